@@ -1,0 +1,2 @@
+//! The `rxsteer` command.
+fn main() {}

@@ -1,0 +1,26 @@
+//! The steering core: from bytes to flow key, to hash, to the CPU that should process the packet.
+//!
+//! One crate, compiled for the host and for eBPF, so that a replay, a simulation and the running
+//! kernel make the same decision for the same packet. No heap, no clock, no syscall, no panic:
+//! time, random keys and the state of the CPUs are arguments.
+//!
+//! The way of a packet: [`dissect`] reads a [`FlowKey`] through a [`Bytes`] reader, [`hash`] turns
+//! it into a [`FlowHash`], [`steer`] looks it up in the [`table`]s and returns a
+//! [`Decision`](steer::Decision).
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+mod bytes;
+pub mod cpu;
+pub mod dissect;
+pub mod hash;
+mod id;
+pub mod steer;
+pub mod table;
+
+pub use bytes::Bytes;
+pub use cpu::CpuSet;
+pub use dissect::{DissectError, Dissected, FlowKey, dissect};
+pub use hash::FlowHash;
+pub use id::{CpuId, QueueId};

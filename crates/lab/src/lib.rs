@@ -1,0 +1,1 @@
+//! Captures, host models, workloads and replay.
