@@ -1,1 +1,5 @@
 //! Captures, host models, workloads and replay.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+pub mod report;

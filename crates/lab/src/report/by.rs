@@ -1,0 +1,114 @@
+//! Counters by class, by reason and by cause of loss.
+
+use serde::Serialize;
+
+/// One counter per class of packet.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct ByClass {
+    /// TCP other than a first SYN.
+    pub tcp: u64,
+    /// TCP packets that open a connection.
+    pub tcp_syn: u64,
+    /// UDP and UDP-Lite that is no known tunnel.
+    pub udp: u64,
+    /// Tunnels over UDP on known ports.
+    pub tunnel: u64,
+    /// Everything else.
+    pub other: u64,
+}
+
+impl ByClass {
+    /// Returns the sum over all classes.
+    pub const fn total(&self) -> u64 {
+        self.tcp + self.tcp_syn + self.udp + self.tunnel + self.other
+    }
+
+    /// Returns the names and values in a fixed order.
+    pub const fn named(&self) -> [(&'static str, u64); 5] {
+        [
+            ("tcp", self.tcp),
+            ("tcp_syn", self.tcp_syn),
+            ("udp", self.udp),
+            ("tunnel", self.tunnel),
+            ("other", self.other),
+        ]
+    }
+}
+
+/// One counter per reason of a decision and class of packet.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct ByReason {
+    /// Steered to the CPU that the flow's entry names.
+    pub hit: ByClass,
+    /// The table was asked and had nothing; steered by hash.
+    pub miss: ByClass,
+    /// The table was not asked; steered by hash.
+    pub no_flow: ByClass,
+    /// The entry names another CPU, but packets of the flow still wait on the old one.
+    pub held: ByClass,
+    /// Steered beside the consumer, whose CPU is full.
+    pub beside: ByClass,
+    /// A packet of no flow whose first choice was deep in backlog took its second.
+    pub spilled: ByClass,
+    /// Refused early, since its socket could not have taken it.
+    pub shed: ByClass,
+    /// Processed where it arrived.
+    pub local: ByClass,
+}
+
+impl ByReason {
+    /// Returns the names and counters in a fixed order.
+    pub const fn named(&self) -> [(&'static str, ByClass); 8] {
+        [
+            ("hit", self.hit),
+            ("miss", self.miss),
+            ("no_flow", self.no_flow),
+            ("held", self.held),
+            ("beside", self.beside),
+            ("spilled", self.spilled),
+            ("shed", self.shed),
+            ("local", self.local),
+        ]
+    }
+
+    /// Returns the sum over all reasons and classes.
+    pub fn total(&self) -> u64 {
+        self.named().iter().map(|(_, c)| c.total()).sum()
+    }
+}
+
+/// Lost packets by cause.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Drops {
+    /// The ring of the queue was full; no decision was made.
+    pub ring: u64,
+    /// The backlog of the chosen CPU was full.
+    pub backlog: u64,
+    /// The receive buffer of the socket was full.
+    pub receive_buffer: u64,
+    /// Shed by the policy before any work.
+    pub shed: u64,
+    /// The chosen CPU is offline and no CPU took over.
+    pub offline: u64,
+    /// The limit on packets in flight inside the model was reached.
+    pub model_limit: u64,
+}
+
+impl Drops {
+    /// Returns the names and values in a fixed order.
+    pub const fn named(&self) -> [(&'static str, u64); 6] {
+        [
+            ("ring", self.ring),
+            ("backlog", self.backlog),
+            ("receive_buffer", self.receive_buffer),
+            ("shed", self.shed),
+            ("offline", self.offline),
+            ("model_limit", self.model_limit),
+        ]
+    }
+
+    /// Returns the sum over all causes.
+    pub fn total(&self) -> u64 {
+        self.named().iter().map(|(_, n)| n).sum()
+    }
+}
