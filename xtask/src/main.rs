@@ -1,2 +1,47 @@
-//! Chores of this repository.
-fn main() {}
+//! Chores of this repository, run as `cargo xtask CHORE`.
+#![expect(clippy::print_stdout, reason = "a chore talks to the person who runs it")]
+
+mod ebpf;
+mod verifier;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Builds the eBPF object and writes it beside the crate that loads it
+    Ebpf(ebpf::Args),
+    /// Loads the eBPF programs through the running kernel's verifier, runs them over frames and
+    /// compares their answers with the native ones (root)
+    Verifier(verifier::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().chore {
+        Chore::Ebpf(args) => ebpf::run(&args),
+        Chore::Verifier(args) => verifier::run(&args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns the root of the repository.
+fn repository() -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    root.canonicalize().expect("the directory of this very crate has a parent")
+}

@@ -1,0 +1,18 @@
+//! The running kernel: loads the eBPF programs and asks the verifier about them.
+//!
+//! The programs are built from `crates/ebpf` by `cargo xtask ebpf` and committed as `object/`, so
+//! that nobody needs LLVM to build this crate.
+//!
+//! Elsewhere: what the programs decide (`rxsteer-core`); the layout of their maps
+//! (`rxsteer-ebpf`).
+
+mod capabilities;
+mod maps;
+mod object;
+mod testrun;
+mod verifier;
+
+pub use capabilities::{Capability, missing_capabilities};
+pub use object::OBJECT;
+pub use testrun::{Action, Run, TestBed, TestRunError};
+pub use verifier::{ProgramReport, VerifyError, verify};

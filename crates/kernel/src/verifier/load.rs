@@ -1,0 +1,82 @@
+//! Loading one program for the sake of the verifier's log, which Aya keeps for failures only.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type};
+
+use super::VerifyError;
+
+/// Log level of `BPF_PROG_LOAD`: counts only.
+const LOG_STATS: u32 = 4;
+/// Log level of `BPF_PROG_LOAD`: each instruction walked.
+const LOG_INSTRUCTIONS: u32 = 1;
+/// Room for the log; where it is too short the kernel (from 6.4) keeps the end.
+const LOG_BYTES: usize = 16 << 20;
+/// How much of a refusal is shown.
+const LOG_LINES: usize = 60;
+
+/// Loads the program, unloads it and returns the counts of the log.
+pub(super) fn with_log(
+    name: &str,
+    license: &CStr,
+    instructions: &[bpf_insn],
+) -> Result<String, VerifyError> {
+    let mut log = vec![0u8; LOG_BYTES];
+    if prog_load(license, instructions, LOG_STATS, &mut log).is_ok() {
+        return Ok(text(&log));
+    }
+    log.fill(0);
+    match prog_load(license, instructions, LOG_STATS | LOG_INSTRUCTIONS, &mut log) {
+        Ok(_) => Ok(text(&log)),
+        Err(cause) => {
+            let log = text(&log);
+            let lines: Vec<&str> = log.lines().collect();
+            let log = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+            Err(VerifyError::Refused { name: name.to_owned(), cause, log })
+        }
+    }
+}
+
+/// Returns the log up to its terminating zero byte.
+fn text(log: &[u8]) -> String {
+    let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+    String::from_utf8_lossy(&log[..end]).into_owned()
+}
+
+fn prog_load(
+    license: &CStr,
+    instructions: &[bpf_insn],
+    log_level: u32,
+    log: &mut [u8],
+) -> io::Result<OwnedFd> {
+    // SAFETY: the union is plain integers, for which all zeroes is a value; the kernel wants the
+    // fields it is not told about to be zero.
+    let mut attr: bpf_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: BPF_PROG_LOAD uses this member of the union, and every bit pattern is valid for it.
+    let load = unsafe { &mut attr.__bindgen_anon_3 };
+    load.prog_type = bpf_prog_type::BPF_PROG_TYPE_XDP as u32;
+    load.insns = instructions.as_ptr() as u64;
+    load.insn_cnt = instructions.len() as u32;
+    load.license = license.as_ptr() as u64;
+    load.log_level = log_level;
+    load.log_buf = log.as_mut_ptr() as u64;
+    load.log_size = log.len() as u32;
+    // SAFETY: the kernel reads `size_of::<bpf_attr>()` bytes of `attr`, the instructions and the
+    // licence, and writes at most `log_size` bytes of `log`; all outlive the call.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            bpf_cmd::BPF_PROG_LOAD as libc::c_int,
+            &raw mut attr,
+            size_of::<bpf_attr>(),
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = i32::try_from(fd).expect("a descriptor fits in a C int");
+    // SAFETY: the kernel just handed this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
