@@ -2,5 +2,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+pub mod config;
 pub mod generate;
+pub mod host;
 pub mod report;
+pub mod rss;
