@@ -4,7 +4,7 @@
 //! kernel make the same decision for the same packet. No heap, no clock, no syscall, no panic:
 //! time, random keys and the state of the CPUs are arguments.
 //!
-//! The way of a packet: [`dissect`] reads a [`FlowKey`] through a [`Bytes`] reader, [`hash`] turns
+//! The way of a packet: [`mod@dissect`] reads a [`FlowKey`] through a [`Bytes`] reader, [`hash`] turns
 //! it into a [`FlowHash`], [`steer`] looks it up in the [`table`]s and returns a
 //! [`Decision`](steer::Decision).
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
@@ -17,6 +17,7 @@ pub mod dissect;
 pub mod hash;
 mod id;
 pub mod steer;
+mod sync;
 pub mod table;
 
 pub use bytes::Bytes;

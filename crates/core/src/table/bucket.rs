@@ -1,0 +1,208 @@
+//! A bucket of a flow table: eight entries in one 64-byte cache line.
+//!
+//! A bucket that is full may send an entry to a second bucket. It says so in one of eight marks,
+//! chosen by the top three bits of the entry's hash, and all guests of one mark go to the same
+//! second bucket: `home ^ offset(class)`. So a probe that finds nothing looks further only if the
+//! mark of its own class is set, and a mark can be taken back after a look into one bucket.
+//!
+//! Always true: a bucket is one cache line; a mark is set before its guest is written and, if the
+//! guest stays, after it; an entry is read and written as a whole.
+//! Elsewhere: which bucket ([`Geometry`]), insertion and eviction ([`super::FlowTable`]).
+
+use super::entry::{Entry, MARK};
+use crate::FlowHash;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Entries of a bucket.
+pub const WAYS: usize = 8;
+
+/// Eight entries of a flow table.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Bucket {
+    words: [AtomicU64; WAYS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Bucket>() == 64 && align_of::<Bucket>() == 64);
+
+/// What one bucket says of a hash.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Scan {
+    /// The entry and its slot.
+    Found(Entry, u8),
+    /// Nothing.
+    Missed {
+        /// Whether all eight slots are taken by other flows.
+        full: bool,
+        /// Whether the second bucket may hold the flow.
+        further: bool,
+    },
+}
+
+impl Bucket {
+    /// Returns a bucket without entries.
+    #[cfg(not(loom))]
+    pub const fn empty() -> Self {
+        Self { words: [const { AtomicU64::new(0) }; WAYS] }
+    }
+
+    /// Returns a bucket without entries.
+    #[cfg(loom)]
+    pub fn empty() -> Self {
+        Self { words: core::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    /// Looks for the entry of `hash`: at most eight comparisons in one cache line, no write.
+    #[inline(always)]
+    pub fn scan(&self, hash: FlowHash) -> Scan {
+        let mut full = true;
+        let mut marks = 0;
+        for (slot, word) in self.words.iter().enumerate() {
+            let word = word.load(Ordering::Relaxed);
+            let tag = (word >> 32) as u32;
+            if tag == hash.0 {
+                return Scan::Found(Entry(word).without_mark(), slot as u8);
+            }
+            full &= tag != 0;
+            marks |= ((word & MARK) as u32) << slot;
+        }
+        Scan::Missed { full, further: marks >> mark_class(hash) & 1 != 0 }
+    }
+
+    /// Returns the entry in a slot, without the bucket's mark.
+    #[inline(always)]
+    pub(super) fn entry(&self, slot: usize) -> Entry {
+        self.words
+            .get(slot)
+            .map_or(Entry(0), |word| Entry(word.load(Ordering::Acquire)).without_mark())
+    }
+
+    /// Replaces `seen` in a slot by `new` and keeps the mark; `false` if the slot held another.
+    #[inline(always)]
+    pub fn replace(&self, slot: u8, seen: Entry, new: Entry) -> bool {
+        let Some(word) = self.words.get(slot as usize) else { return false };
+        let mark = word.load(Ordering::Relaxed) & MARK;
+        // A mark that changes between the two loads is rare: one more try sees it.
+        for mark in [mark, mark ^ MARK] {
+            let seen = seen.without_mark().0 | mark;
+            let new = new.without_mark().0 | mark;
+            if word.compare_exchange(seen, new, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns whether a class of this bucket's entries may live in their second bucket.
+    pub(super) fn is_marked(&self, class: u32) -> bool {
+        self.words.get(class as usize).is_some_and(|w| w.load(Ordering::SeqCst) & MARK != 0)
+    }
+
+    pub(super) fn set_mark(&self, class: u32) {
+        if let Some(word) = self.words.get(class as usize) {
+            word.fetch_or(MARK, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn clear_mark(&self, class: u32) {
+        if let Some(word) = self.words.get(class as usize) {
+            word.fetch_and(!MARK, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Returns which of a bucket's eight marks speaks for a hash: its top three bits.
+#[inline(always)]
+pub(super) const fn mark_class(hash: FlowHash) -> u32 {
+    hash.0 >> 29
+}
+
+/// Which bucket of a table belongs to which hash.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Geometry {
+    mask: u32,
+}
+
+impl Geometry {
+    /// Returns the geometry of a table of `buckets` buckets, a power of two of at most 2^28;
+    /// `None` for any other number.
+    pub const fn new(buckets: usize) -> Option<Self> {
+        if buckets.is_power_of_two() && buckets <= 1 << 28 {
+            Some(Self { mask: (buckets - 1) as u32 })
+        } else {
+            None
+        }
+    }
+
+    /// Returns the number of buckets.
+    pub const fn buckets(self) -> usize {
+        self.mask as usize + 1
+    }
+
+    /// Returns the index of the bucket that is read first: the low bits of the hash.
+    #[inline(always)]
+    pub const fn home(self, hash: FlowHash) -> u32 {
+        hash.0 & self.mask
+    }
+
+    /// Returns the index of the bucket that may hold the flow when its home was full.
+    ///
+    /// The same as [`home`](Self::home) in a table of one bucket.
+    #[inline(always)]
+    pub const fn second(self, hash: FlowHash) -> u32 {
+        self.neighbour(self.home(hash), mark_class(hash))
+    }
+
+    /// Returns the bucket paired with this one by a class; applied twice it gives `bucket` again.
+    #[inline(always)]
+    pub(super) const fn neighbour(self, bucket: u32, class: u32) -> u32 {
+        // Odd, so never 0; spread, so that one bucket's guests go to eight distant buckets.
+        let offset = (class + 1).wrapping_mul(0x9e37_79b1) >> 4 | 1;
+        bucket ^ offset & self.mask
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::CpuId;
+    use crate::table::Epoch;
+
+    #[test]
+    fn the_second_bucket_differs_and_pairs_up() {
+        for log in 1..20 {
+            let geometry = Geometry::new(1 << log).unwrap();
+            for n in 0..4096u32 {
+                let hash = FlowHash(n.wrapping_mul(0x9e37_79b9) | 1);
+                let (home, second) = (geometry.home(hash), geometry.second(hash));
+                assert_ne!(home, second);
+                assert!((second as usize) < geometry.buckets());
+                assert_eq!(geometry.neighbour(second, mark_class(hash)), home);
+            }
+        }
+        assert_eq!(Geometry::new(1).unwrap().second(FlowHash(7)), 0);
+        assert_eq!(
+            (Geometry::new(0), Geometry::new(3), Geometry::new(1 << 29)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn a_mark_is_kept_when_its_word_is_replaced_and_is_no_part_of_the_entry() {
+        let bucket = Bucket::empty();
+        let entry = Entry::new(FlowHash(0x8000_0001), CpuId(3), Epoch(0));
+        bucket.set_mark(4);
+        assert_eq!(bucket.scan(FlowHash(0x8000_0001)), Scan::Missed { full: false, further: true });
+        assert_eq!(
+            bucket.scan(FlowHash(0x7fff_ffff)),
+            Scan::Missed { full: false, further: false }
+        );
+        assert!(bucket.replace(4, Entry(0), entry));
+        assert!(!bucket.replace(4, Entry(0), entry));
+        assert!(bucket.is_marked(4));
+        assert_eq!(bucket.scan(FlowHash(0x8000_0001)), Scan::Found(entry, 4));
+        bucket.clear_mark(4);
+        assert_eq!(bucket.entry(4), entry);
+    }
+}
