@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "a chore talks to the person who runs it")]
 
 mod ebpf;
+mod generate;
 mod verifier;
 
 use std::path::PathBuf;
@@ -24,12 +25,18 @@ enum Chore {
     /// Loads the eBPF programs through the running kernel's verifier, runs them over frames and
     /// compares their answers with the native ones (root)
     Verifier(verifier::Args),
+    /// Makes the sample capture that is built into the command
+    Sample(generate::SampleArgs),
+    /// Makes a large capture for benches
+    Generate(generate::GenerateArgs),
 }
 
 fn main() -> ExitCode {
     let result = match Args::parse().chore {
         Chore::Ebpf(args) => ebpf::run(&args),
         Chore::Verifier(args) => verifier::run(&args),
+        Chore::Sample(args) => generate::sample(&args),
+        Chore::Generate(args) => generate::generate(&args),
     };
     match result {
         Ok(code) => code,
