@@ -8,8 +8,8 @@
 //! | a known flow | to its consumer, order kept ([`Reason::Hit`], [`Reason::Held`], [`Reason::Beside`]) |
 //! | unknown | by hash ([`Reason::Miss`]) |
 //!
-//! What goes by hash takes its second choice if the first is deep in backlog
-//! ([`Reason::Spilled`]).
+//! A packet that goes by hash and is not likely to be of a flow (no TCP segment, no tunnel) takes
+//! its second choice if the first is deep in backlog ([`Reason::Spilled`]).
 //!
 //! Order: a flow that stays on its CPU costs no write. When the wanted CPU differs from the
 //! current one, the first packet goes to the current CPU and leaves its position in the queue's
@@ -139,7 +139,9 @@ fn spread<H: Host + ?Sized>(
 ) -> Decision {
     let first = queue.fall_back(packet, host, reason, probe);
     let decision = Decision { second_line, ..first };
-    if settings.spill_above_packets == u32::MAX || first.reason == Reason::Local {
+    // An unknown TCP or tunnel packet is of a flow all the same: its order would be lost.
+    let keeps_order = reason == Reason::Miss && packet.class != Class::Udp;
+    if settings.spill_above_packets == u32::MAX || first.reason == Reason::Local || keeps_order {
         return decision;
     }
     let depth = |cpu| host.tail(cpu).wrapping_sub(host.head(cpu));
