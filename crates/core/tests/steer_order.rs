@@ -1,5 +1,7 @@
 //! Order and counts of every policy under generated packets, moves and CPUs that come and go.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
