@@ -2,7 +2,9 @@
 //!
 //! Always true: compressed bytes are handed to the decompressor in full pieces of the same size,
 //! whatever the input gives at a time, so that a fault in them shows at the same packet from a
-//! file and from a pipe.
+//! file and from a pipe. Of what a decompressor wrote in the call that meets a fault nothing can be
+//! told, so up to one buffer of packets before a fault in compressed data is lost with it; data
+//! that just end early lose nothing.
 //!
 //! Memory: gzip keeps a window of 32 KiB, zstd one of at most 2^27 bytes (what `zstd --long`
 //! writes); a frame that asks for more is refused.
@@ -59,11 +61,11 @@ pub(super) fn from_reader(reader: Box<dyn Read + Send>) -> Result<Input, Capture
         || (count == 4 && first[1..] == ZSTD_SKIPPABLE && (0x50..=0x5f).contains(&first[0]));
     let raw = Cursor::new(first).chain(reader);
     let bytes: Box<dyn Read + Send> = if is_gzip {
-        Box::new(MultiGzDecoder::new(pieces(raw)))
+        Box::new(Sound { decoder: MultiGzDecoder::new(pieces(raw)), fault: None })
     } else if is_zstd {
         let mut decoder = zstd::Decoder::with_buffer(pieces(raw)).map_err(CaptureFault::Read)?;
         decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(CaptureFault::Read)?;
-        Box::new(decoder)
+        Box::new(Sound { decoder, fault: None })
     } else {
         Box::new(raw)
     };
@@ -74,6 +76,24 @@ type Raw = Chain<Cursor<Vec<u8>>, Counted>;
 
 fn pieces(raw: Raw) -> BufReader<Full> {
     BufReader::with_capacity(PIECE_BYTES, Full(raw))
+}
+
+/// A decompressor whose faults stay: asked again after one, it would go on or claim to have ended.
+struct Sound<D> {
+    decoder: D,
+    fault: Option<(ErrorKind, String)>,
+}
+
+impl<D: Read> Read for Sound<D> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if let Some((kind, text)) = &self.fault {
+            return Err(io::Error::new(*kind, text.clone()));
+        }
+        self.decoder.read(out).inspect_err(|error| match error.kind() {
+            ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => {}
+            kind => self.fault = Some((kind, error.to_string())),
+        })
+    }
 }
 
 /// Counts the bytes that go through.

@@ -90,36 +90,36 @@ impl fmt::Display for NoteKind {
             Self::Truncated(truncation) => truncation.fmt(f),
             Self::NoPackets => f.write_str("a capture without packets (0 packets)"),
             Self::SkippedBlocks { block_type: Some(kind), blocks } => {
-                write!(f, "{blocks} blocks of type {kind:#x} ({}) skipped", block_name(kind))
+                write!(f, "blocks of type {kind:#x} ({}) skipped: {blocks}", block_name(kind))
             }
             Self::SkippedBlocks { block_type: None, blocks } => {
-                write!(f, "{blocks} blocks of other types skipped")
+                write!(f, "blocks of other types skipped: {blocks}")
             }
             Self::TimeBackwards { packets, most_ns } => write!(
                 f,
-                "time goes backwards at {packets} packets, by at most {}.{:09} s",
+                "packets older than the one before: {packets}, by at most {}.{:09} s",
                 most_ns / 1_000_000_000,
                 most_ns % 1_000_000_000
             ),
             Self::NoTime { packets } => {
-                write!(f, "{packets} packets have no time and got that of the packet before")
+                write!(f, "packets without a time, given that of the packet before: {packets}")
             }
             Self::TimeOutOfRange { packets } => {
-                write!(f, "{packets} packets have a time before 1970 or after 2554")
+                write!(f, "packets with a time before 1970 or after 2554: {packets}")
             }
             Self::UnknownLink { link: Some(link), packets } => {
-                write!(f, "{packets} packets of link type {link}, which is not read")
+                write!(f, "packets of link type {link}, which is not read: {packets}")
             }
             Self::UnknownLink { link: None, packets } => {
-                write!(f, "{packets} packets of other link types, which are not read")
+                write!(f, "packets of other link types, which are not read: {packets}")
             }
             Self::LongerThanWire { packets } => {
-                write!(f, "{packets} packets with more bytes captured than on the wire")
+                write!(f, "packets with more bytes captured than on the wire: {packets}")
             }
             Self::QueueOutOfRange { packets } => {
-                write!(f, "{packets} packets with a queue number over 65535")
+                write!(f, "packets with a queue number over 65535: {packets}")
             }
-            Self::Lost { packets } => write!(f, "{packets} packets lost while capturing"),
+            Self::Lost { packets } => write!(f, "packets lost while capturing: {packets}"),
         }
     }
 }
