@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
-mod bytes;
+pub mod bytes;
 pub mod cpu;
 pub mod dissect;
 pub mod hash;

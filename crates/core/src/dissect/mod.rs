@@ -1,54 +1,49 @@
 //! Dissector: from the bytes of a frame to the key of its flow.
+//!
+//! One code for the host and for eBPF. Two modes: [`Mode::Kernel`] reads what Linux 6.18 reads for
+//! its software hash, with all that this leaves out; [`Mode::Inner`] reads the innermost flow that
+//! can be read. Both stop at what they cannot read and leave in the result what they could.
+//!
+//! Always true: no panic, no allocation, at most [`MAX_STEPS`] headers, no byte read outside the
+//! frame; every refusal is a [`DissectError`] with its place.
+//! Elsewhere: loads ([`crate::bytes`]); hash functions ([`crate::hash`]).
+//! Source: for kernel mode the behaviour of Linux 6.18, checked against the running kernel packet
+//! by packet (`cargo xtask oracle flows`); for the headers the RFCs named beside them.
+//!
+//! # Examples
+//! ```
+//! use rxsteer_core::dissect::{Dissected, Options, Start, dissect};
+//! let mut frame = [0; 42]; // Ethernet, IPv4, UDP
+//! frame[12] = 0x08;
+//! frame[14] = 0x45;
+//! frame[23] = 17;
+//! frame[34..38].copy_from_slice(&[0, 53, 0x13, 0x88]);
+//! let mut out = Dissected::EMPTY;
+//! dissect(&frame[..], Start::Ethernet, &Options::KERNEL, &mut out).unwrap();
+//! assert_eq!((out.key.src_port, out.key.dst_port), (53, 5000));
+//! ```
+
+mod dissected;
+mod error;
+mod ip;
+mod key;
+mod link;
+mod number;
+mod observe;
+mod options;
+mod transport;
+mod tunnel;
+mod udp;
+mod walk;
+
+pub use dissected::{Control, Dissected, Endpoints, Fragment, Tunnel};
+pub use error::DissectError;
+pub use key::{AddrKind, FlowKey, KERNEL_BYTES};
+pub use observe::{Detail, IpDetail, Layer, LayerList, NoObserver, Observer};
+pub use options::{Mode, Options, PortRule, UdpTunnel, VlanHash};
+pub use walk::{MAX_STEPS, MAX_TAGS};
 
 use crate::Bytes;
-
-/// Kind of the addresses in a [`FlowKey`].
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum AddrKind {
-    /// No addresses: neither IP nor TIPC.
-    #[default]
-    None = 0,
-    /// IPv4: the first four bytes of each address.
-    V4 = 4,
-    /// IPv6.
-    V6 = 6,
-    /// TIPC: the first four bytes of the source.
-    Tipc = 1,
-}
-
-/// The fields that identify a flow, as they stand in the packet (source and destination not
-/// sorted). Fields that the packet does not have, or that the mode does not use, are 0.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[repr(C)]
-pub struct FlowKey {
-    /// Source address, network order, left-aligned.
-    pub src: [u8; 16],
-    /// Destination address, network order, left-aligned.
-    pub dst: [u8; 16],
-    /// Source port, or the high half of an IPsec SPI.
-    pub src_port: u16,
-    /// Destination port, or the low half of an IPsec SPI.
-    pub dst_port: u16,
-    /// GRE key or PPTP call id.
-    pub key_id: u32,
-    /// IPv6 flow label (20 bits).
-    pub flow_label: u32,
-    /// Tag control information of the VLAN tag that takes part in the hash.
-    pub vlan_tci: u16,
-    /// Its tag protocol (0x8100, 0x88a8), 0 if there is no tag.
-    pub vlan_tpid: u16,
-    /// Ethertype behind that tag.
-    pub vlan_inner_type: u16,
-    /// Ethertype of the innermost network layer reached.
-    pub ethertype: u16,
-    /// IP protocol number.
-    pub protocol: u8,
-    /// Which kind of addresses the key has.
-    pub addr_kind: AddrKind,
-    /// Padding, always 0.
-    pub zero: [u8; 2],
-}
 
 /// Where the first header of the captured bytes is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,31 +59,6 @@ pub enum Start {
     },
 }
 
-/// What to read of a frame.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Mode {
-    /// The flow keys that Linux uses for its software hash.
-    #[default]
-    Kernel,
-    /// The innermost readable flow.
-    Inner,
-}
-
-/// What was read of a frame.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[repr(C)]
-pub struct Dissected {
-    /// The key of the flow.
-    pub key: FlowKey,
-}
-
-/// Why a frame could not be dissected to its end. Small and `Copy`: eBPF returns and counts it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum DissectError {
-    /// The frame ends inside the header that starts at this byte of the frame.
-    Truncated(u16),
-}
-
 /// Reads the flow of a frame into `out`.
 ///
 /// # Errors
@@ -97,9 +67,24 @@ pub enum DissectError {
 pub fn dissect<B: Bytes + ?Sized>(
     frame: &B,
     start: Start,
-    mode: Mode,
+    options: &Options,
     out: &mut Dissected,
 ) -> Result<(), DissectError> {
-    let _ = (frame, start, mode, out);
-    Err(DissectError::Truncated(0))
+    dissect_observed(frame, start, options, out, &mut NoObserver)
+}
+
+/// Reads the flow of a frame into `out` and tells `observer` of each header.
+///
+/// # Errors
+/// As for [`dissect`].
+#[inline(always)]
+pub fn dissect_observed<B: Bytes + ?Sized, O: Observer>(
+    frame: &B,
+    start: Start,
+    options: &Options,
+    out: &mut Dissected,
+    observer: &mut O,
+) -> Result<(), DissectError> {
+    *out = Dissected::EMPTY;
+    walk::Walk { frame, options, out, observer, offset: 0, next: 0, end: 0, depth: 0 }.run(start)
 }
