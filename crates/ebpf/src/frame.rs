@@ -8,6 +8,7 @@ use core::cell::Cell;
 
 use aya_ebpf::programs::XdpContext;
 use rxsteer_core::Bytes;
+use rxsteer_core::bytes::View;
 use rxsteer_ebpf::FORGET_CELLS;
 
 /// Highest offset that is read; gives the verifier a bound.
@@ -29,49 +30,77 @@ impl<'a> XdpFrame<'a> {
         Self { start: ctx.data(), end: ctx.data_end(), cells }
     }
 
-    /// Returns a pointer to `T` at `offset` if all of it lies in front of the end of the packet.
+    /// Returns a pointer to `N` bytes at `offset` if all of them lie in front of the end of the
+    /// packet.
     #[inline(always)]
-    fn at<T>(&self, offset: usize) -> Option<*const T> {
+    fn at<const N: usize>(&self, offset: usize) -> Option<*const u8> {
         let mut first = self.start + (offset & MAX_OFFSET);
         // SAFETY: no instruction; only hides from LLVM how the value came about. Otherwise LLVM
         // moves the arithmetic to the other side of the comparison, onto the end pointer, which
         // the verifier refuses.
         unsafe { asm!("/* {0} */", inout(reg) first, options(nomem, nostack, preserves_flags)) };
-        let mut past = first + size_of::<T>();
+        let mut past = first + N;
         // SAFETY: as above.
         unsafe { asm!("/* {0} */", inout(reg) past, options(nomem, nostack, preserves_flags)) };
-        if past > self.end { None } else { Some(first as *const T) }
+        if past > self.end { None } else { Some(first as *const u8) }
+    }
+}
+
+/// `N` bytes of the packet, checked against its end.
+pub(crate) struct XdpView<const N: usize>(*const u8);
+
+impl<const N: usize> XdpView<N> {
+    /// Returns a pointer to `T` at the place `at` of the view, or `None` where it does not fit.
+    #[inline(always)]
+    fn get<T>(&self, at: usize) -> Option<*const T> {
+        if at + size_of::<T>() > N {
+            return None;
+        }
+        // SAFETY: inside the `N` checked bytes.
+        Some(unsafe { self.0.add(at) }.cast())
+    }
+}
+
+impl<const N: usize> View for XdpView<N> {
+    #[inline(always)]
+    fn u8(&self, at: usize) -> u8 {
+        // SAFETY: one of the checked bytes.
+        self.get::<u8>(at).map_or(0, |p| unsafe { p.read() })
+    }
+
+    #[inline(always)]
+    fn u16(&self, at: usize) -> u16 {
+        // SAFETY: two of the checked bytes.
+        self.get::<u16>(at).map_or(0, |p| u16::from_be(unsafe { p.read_unaligned() }))
+    }
+
+    #[inline(always)]
+    fn u32(&self, at: usize) -> u32 {
+        // SAFETY: four of the checked bytes.
+        self.get::<u32>(at).map_or(0, |p| u32::from_be(unsafe { p.read_unaligned() }))
+    }
+
+    #[inline(always)]
+    fn b16(&self, at: usize) -> [u8; 16] {
+        // SAFETY: 16 of the checked bytes.
+        self.get::<[u8; 16]>(at).map_or([0; 16], |p| unsafe { p.read_unaligned() })
     }
 }
 
 impl Bytes for XdpFrame<'_> {
+    type View<'a, const N: usize>
+        = XdpView<N>
+    where
+        Self: 'a;
+
     #[inline(always)]
     fn byte_len(&self) -> usize {
         self.end - self.start
     }
 
     #[inline(always)]
-    fn u8(&self, offset: usize) -> Option<u8> {
-        // SAFETY: `at` has checked one byte.
-        self.at::<u8>(offset).map(|p| unsafe { p.read() })
-    }
-
-    #[inline(always)]
-    fn u16(&self, offset: usize) -> Option<u16> {
-        // SAFETY: `at` has checked two bytes.
-        self.at::<u16>(offset).map(|p| u16::from_be(unsafe { p.read_unaligned() }))
-    }
-
-    #[inline(always)]
-    fn u32(&self, offset: usize) -> Option<u32> {
-        // SAFETY: `at` has checked four bytes.
-        self.at::<u32>(offset).map(|p| u32::from_be(unsafe { p.read_unaligned() }))
-    }
-
-    #[inline(always)]
-    fn b16(&self, offset: usize) -> Option<[u8; 16]> {
-        // SAFETY: `at` has checked 16 bytes.
-        self.at::<[u32; 4]>(offset).map(|p| unsafe { p.cast::<[u8; 16]>().read_unaligned() })
+    fn view<const N: usize>(&self, offset: usize) -> Option<XdpView<N>> {
+        self.at::<N>(offset).map(XdpView)
     }
 
     /// Sends the value through a cell of a map value.

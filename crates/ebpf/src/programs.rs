@@ -6,7 +6,7 @@ use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::macros::{map, xdp};
 use aya_ebpf::maps::{Array, PerCpuArray};
 use aya_ebpf::programs::XdpContext;
-use rxsteer_core::dissect::{Dissected, Mode, Start, dissect};
+use rxsteer_core::dissect::{Dissected, Options, Start, dissect};
 use rxsteer_ebpf::{FORGET_CELLS, Seen};
 
 use crate::frame::XdpFrame;
@@ -37,7 +37,7 @@ fn observe(ctx: &XdpContext) -> Option<()> {
     let frame = XdpFrame::new(ctx, cells()?);
     let seen = SEEN.get_ptr_mut(0)?;
     let mut out = Dissected::default();
-    let result = dissect(&frame, Start::Ethernet, Mode::Kernel, &mut out);
+    let result = dissect(&frame, Start::Ethernet, &Options::KERNEL, &mut out);
     // SAFETY: a map value of plain integers, which lives as long as the program.
     unsafe { (*seen).write(&out, result, 0) };
     Some(())

@@ -33,7 +33,7 @@ impl Seen {
         self.key = words(&out.key);
         self.stopped = match result {
             Ok(()) => 0,
-            Err(DissectError::Truncated(at)) => 1 + u32::from(at),
+            Err(error) => 1 + u32::from(error.position()),
         };
         self.hash = hash;
     }

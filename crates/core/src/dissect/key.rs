@@ -134,30 +134,6 @@ impl FlowKey {
         key
     }
 
-    /// Returns the key as words to hash and their number: equal words if and only if equal keys.
-    ///
-    /// IPv6 keys take seven words, others five.
-    #[inline]
-    pub fn hash_words(&self) -> ([u64; 7], usize) {
-        let word0 = u64::from(self.ports()) << 32 | u64::from(self.key_id);
-        let word1 = u64::from(self.flow_label) << 32
-            | u64::from(self.ethertype) << 16
-            | u64::from(self.protocol) << 8
-            | self.addr_kind as u64;
-        let tag = u64::from(self.vlan_tci) << 32
-            | u64::from(self.vlan_tpid) << 16
-            | u64::from(self.vlan_inner_type);
-        let [src_high, src_low] = halves(&self.src);
-        let [dst_high, dst_low] = halves(&self.dst);
-        match self.addr_kind {
-            AddrKind::V6 => ([word0, word1, tag, src_high, src_low, dst_high, dst_low], 7),
-            AddrKind::V4 | AddrKind::Tipc | AddrKind::None => {
-                let addresses = (src_high & 0xffff_ffff_0000_0000) | dst_high >> 32;
-                ([word0, word1, tag, addresses, u64::from(self.residue), 0, 0], 5)
-            }
-        }
-    }
-
     /// Writes the bytes that Linux hashes for this key, and returns how many.
     ///
     /// Call it on the [`canonical`](Self::canonical) form of a key that was read in kernel mode.
@@ -209,11 +185,4 @@ impl FlowKey {
 fn v4_word(address: &[u8; 16]) -> u32 {
     let [a, b, c, d, ..] = *address;
     u32::from_le_bytes([a, b, c, d])
-}
-
-/// Returns the two halves of an address as big-endian numbers.
-#[inline(always)]
-fn halves(address: &[u8; 16]) -> [u64; 2] {
-    let whole = u128::from_be_bytes(*address);
-    [(whole >> 64) as u64, whole as u64]
 }
