@@ -1,0 +1,415 @@
+//! The command line as it is meant: checked types, made from the plain values.
+//!
+//! Always true: every refusal names the flag, the value and what is allowed.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use rxsteer_core::CpuSet;
+use rxsteer_core::dissect::Mode;
+use rxsteer_core::steer::{KernelVersion, PolicyKind};
+use rxsteer_lab::host::{Mask, rps_flow_cnt, rps_sock_flow_entries};
+
+use super::{FlowsArgs, Format, InputArgs, ReplayArgs, quantity};
+
+/// Most points of a sweep: each is a replay.
+pub const MOST_SWEEP_POINTS: usize = 32;
+
+/// Seed where none is given.
+pub const DEFAULT_SEED: u64 = 1;
+
+/// Number of CPUs where neither a number nor a host is given.
+const DEFAULT_CPUS: u32 = 8;
+
+/// A value on the command line that cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UsageError {
+    /// The flag, such as `--policy`.
+    pub flag: &'static str,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+impl UsageError {
+    fn new(flag: &'static str, message: impl fmt::Display) -> Self {
+        Self { flag, message: message.to_string() }
+    }
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.flag, self.message)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// What is read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Inputs {
+    /// The built-in sample.
+    Sample,
+    /// These files.
+    Files(Vec<PathBuf>),
+}
+
+/// The CPUs of a simple host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Cpus {
+    /// Ids from 0.
+    Count(u32),
+    /// These ids.
+    Set(CpuSet),
+}
+
+/// Where the host model comes from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum HostChoice {
+    /// Nothing was said about it.
+    Default,
+    /// Made from two numbers.
+    Simple {
+        /// Its CPUs.
+        cpus: Cpus,
+        /// Its receive queues.
+        queues: u32,
+    },
+    /// Read from a file.
+    File(PathBuf),
+}
+
+/// A network prefix: the address and its number of leading bits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Prefix {
+    /// Address.
+    pub address: IpAddr,
+    /// Leading bits that count.
+    pub bits: u8,
+}
+
+/// What `replay` does.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// What is read.
+    pub inputs: Inputs,
+    /// Policies, in the order in which they are shown.
+    pub policies: Vec<PolicyKind>,
+    /// Version of Linux for the policy `rfs`.
+    pub kernel: KernelVersion,
+    /// Entries of the flow tables, rounded as Linux does; `None` for those of the host.
+    pub table_entries: Option<u32>,
+    /// Entries of each queue's table, rounded; `None` for those of the host.
+    pub flow_cnt: Option<u32>,
+    /// Table sizes to try.
+    pub sweep: Vec<u32>,
+    /// Fields of the flow hash.
+    pub mode: Mode,
+    /// Whether an IPv6 flow label takes the place of the ports.
+    pub use_flow_label: bool,
+    /// Seed.
+    pub seed: u64,
+    /// The host.
+    pub host: HostChoice,
+    /// RPS CPUs of every queue; `None` for those of the host.
+    pub rps_cpus: Option<Mask>,
+    /// Output of `ethtool -x`.
+    pub ethtool: Option<PathBuf>,
+    /// Consumers file.
+    pub consumers: Option<PathBuf>,
+    /// Addresses of the host; empty to infer them.
+    pub local: Vec<Prefix>,
+    /// Readers of each unconnected UDP port; `None` for those of the consumers.
+    pub workers: Option<u32>,
+    /// A capture that ends early is exit code 2.
+    pub strict: bool,
+    /// Form of the result.
+    pub form: Format,
+    /// JSON with line breaks.
+    pub pretty: bool,
+    /// The page with plots.
+    pub html: Option<PathBuf>,
+}
+
+/// What `flows` does.
+#[derive(Clone, Debug)]
+pub struct Flows {
+    /// Captures.
+    pub files: Vec<PathBuf>,
+    /// Fields of the flow key.
+    pub mode: Mode,
+    /// Whether an IPv6 flow label takes the place of the ports.
+    pub use_flow_label: bool,
+    /// Seed of the hash.
+    pub seed: u64,
+    /// Check checksums.
+    pub verify: bool,
+    /// A capture that ends early is exit code 2.
+    pub strict: bool,
+    /// Form of the lines.
+    pub form: Format,
+    /// JSON with line breaks.
+    pub pretty: bool,
+}
+
+impl TryFrom<&ReplayArgs> for Replay {
+    type Error = UsageError;
+
+    fn try_from(args: &ReplayArgs) -> Result<Self, UsageError> {
+        let (host, mask_word) = host(args)?;
+        let rps_cpus = match &args.rps_cpus {
+            Some(text) => Some(parse("--rps-cpus", text)?),
+            None => mask_word,
+        };
+        let table_entries = args.table_entries.as_deref().map(|text| {
+            let entries = quantity(text).map_err(|e| UsageError::new("--table-entries", e))?;
+            rps_sock_flow_entries(entries).map_err(|e| UsageError::new("--table-entries", e))
+        });
+        let flow_cnt = args.flow_cnt.as_deref().map(|text| {
+            let entries = quantity(text).map_err(|e| UsageError::new("--flow-cnt", e))?;
+            rps_flow_cnt(entries).map_err(|e| UsageError::new("--flow-cnt", e))
+        });
+        let workers = args.workers.as_deref().map(|text| positive("--workers", text, 4096));
+        Ok(Self {
+            inputs: match files(&args.input)? {
+                files if files.is_empty() => Inputs::Sample,
+                files => Inputs::Files(files),
+            },
+            policies: policies(&args.policy)?,
+            kernel: optional("--kernel", &args.kernel)?.unwrap_or_default(),
+            table_entries: table_entries.transpose()?,
+            flow_cnt: flow_cnt.transpose()?,
+            sweep: args.sweep.as_deref().map(sweep).transpose()?.unwrap_or_default(),
+            mode: mode(&args.mode)?,
+            use_flow_label: flow_label(&args.flow_label)?,
+            seed: seed(&args.seed)?,
+            host,
+            rps_cpus,
+            ethtool: args.ethtool.clone(),
+            consumers: args.consumers.clone(),
+            local: args.local.iter().map(|text| prefix(text)).collect::<Result<_, _>>()?,
+            workers: workers.transpose()?,
+            strict: args.strict,
+            form: args.output.form(),
+            pretty: args.output.pretty,
+            html: args.html.clone(),
+        })
+    }
+}
+
+impl TryFrom<&FlowsArgs> for Flows {
+    type Error = UsageError;
+
+    fn try_from(args: &FlowsArgs) -> Result<Self, UsageError> {
+        let files = files(&args.input)?;
+        if files.is_empty() {
+            return Err(UsageError::new("FILE", "name a capture, or - for the standard input"));
+        }
+        Ok(Self {
+            files,
+            mode: mode(&args.mode)?,
+            use_flow_label: flow_label(&args.flow_label)?,
+            seed: seed(&args.seed)?,
+            verify: args.verify,
+            strict: args.strict,
+            form: args.output.form(),
+            pretty: args.output.pretty,
+        })
+    }
+}
+
+fn parse<T: FromStr<Err: fmt::Display>>(flag: &'static str, text: &str) -> Result<T, UsageError> {
+    text.parse().map_err(|error: T::Err| {
+        let error = error.to_string();
+        if error.contains(text) && !text.is_empty() {
+            UsageError::new(flag, error)
+        } else {
+            UsageError::new(flag, format_args!("`{text}`: {error}"))
+        }
+    })
+}
+
+fn optional<T: FromStr<Err: fmt::Display>>(
+    flag: &'static str,
+    text: &Option<String>,
+) -> Result<Option<T>, UsageError> {
+    text.as_deref().map(|text| parse(flag, text)).transpose()
+}
+
+fn files(input: &InputArgs) -> Result<Vec<PathBuf>, UsageError> {
+    let files: Vec<_> = input.read.iter().chain(&input.files).cloned().collect();
+    if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+        return Err(UsageError::new("FILE", "the standard input (-) can be read only once"));
+    }
+    Ok(files)
+}
+
+fn policies(names: &[String]) -> Result<Vec<PolicyKind>, UsageError> {
+    if names.is_empty() {
+        return Ok(PolicyKind::ALL.to_vec());
+    }
+    let mut wanted = Vec::new();
+    for name in names {
+        if name.trim() == "all" {
+            wanted.extend(PolicyKind::ALL);
+        } else {
+            wanted.push(parse("--policy", name.trim())?);
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    wanted.retain(|kind| seen.insert(*kind));
+    Ok(wanted)
+}
+
+fn mode(text: &Option<String>) -> Result<Mode, UsageError> {
+    match text.as_deref() {
+        None | Some("kernel") => Ok(Mode::Kernel),
+        Some("inner") => Ok(Mode::Inner),
+        Some(other) => Err(UsageError::new(
+            "--mode",
+            format_args!("`{other}` is no mode; allowed are kernel, inner"),
+        )),
+    }
+}
+
+fn flow_label(text: &Option<String>) -> Result<bool, UsageError> {
+    match text.as_deref() {
+        None | Some("use") => Ok(true),
+        Some("ignore") => Ok(false),
+        Some(other) => Err(UsageError::new(
+            "--flow-label",
+            format_args!("`{other}` is unknown; allowed are use, ignore"),
+        )),
+    }
+}
+
+fn seed(text: &Option<String>) -> Result<u64, UsageError> {
+    let Some(text) = text.as_deref() else { return Ok(DEFAULT_SEED) };
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| {
+        UsageError::new(
+            "--seed",
+            format_args!("`{text}` is no seed; allowed are 0 to 2^64 - 1, also as 0x1f"),
+        )
+    })
+}
+
+fn positive(flag: &'static str, text: &str, most: u32) -> Result<u32, UsageError> {
+    let number = quantity(text).map_err(|error| UsageError::new(flag, error))?;
+    match u32::try_from(number) {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(UsageError::new(flag, format_args!("{text} is not within 1 to {most}"))),
+    }
+}
+
+/// Returns the host, and the mask if `--cpus` was given a word.
+fn host(args: &ReplayArgs) -> Result<(HostChoice, Option<Mask>), UsageError> {
+    let mut mask = None;
+    let mut cpus = None;
+    for text in &args.cpus {
+        let text = text.trim();
+        if ["all", "none", "local", "housekeeping"].contains(&text) {
+            mask = Some(parse("--cpus", text)?);
+        } else if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+            cpus = Some(Cpus::Count(positive("--cpus", text, rxsteer_core::CpuId::LIMIT.into())?));
+        } else {
+            let set = CpuSet::from_list(text).map_err(|error| {
+                let allowed = "allowed are a number (16), a list of ids (0-3,8), all, none, local";
+                UsageError::new("--cpus", format_args!("`{text}`: {error}; {allowed}"))
+            })?;
+            cpus = Some(set_of_cpus("--cpus", set)?);
+        }
+    }
+    if let Some(text) = &args.cpu_mask {
+        let set = CpuSet::from_mask(text, rxsteer_core::CpuId::LIMIT.into()).map_err(|error| {
+            let allowed = "allowed are hex digits with a comma each 32 bits, such as 3,ffffffff";
+            UsageError::new("--cpu-mask", format_args!("`{text}`: {error}; {allowed}"))
+        })?;
+        cpus = Some(set_of_cpus("--cpu-mask", set)?);
+    }
+    let queues = args.queues.as_deref().map(|text| {
+        positive("--queues", text, rxsteer_lab::host::Host::MAX_QUEUES)
+    });
+    let queues = queues.transpose()?;
+    let choice = match (&args.host, cpus, queues) {
+        (Some(file), _, _) => HostChoice::File(file.clone()),
+        (None, None, None) => HostChoice::Default,
+        (None, cpus, queues) => HostChoice::Simple {
+            cpus: cpus.unwrap_or(Cpus::Count(DEFAULT_CPUS)),
+            queues: queues.unwrap_or(1),
+        },
+    };
+    Ok((choice, mask))
+}
+
+fn set_of_cpus(flag: &'static str, set: CpuSet) -> Result<Cpus, UsageError> {
+    if set.is_empty() {
+        return Err(UsageError::new(flag, "no CPU is named; a host has at least one"));
+    }
+    Ok(Cpus::Set(set))
+}
+
+fn sweep(text: &str) -> Result<Vec<u32>, UsageError> {
+    let refused = |message: String| {
+        let allowed = "allowed are table-entries=1k..1M (doubling) and table-entries=1k,8k,64k";
+        UsageError::new("--sweep", format_args!("`{text}`: {message}; {allowed}"))
+    };
+    let Some((name, range)) = text.split_once('=') else {
+        return Err(refused("no `=`".into()));
+    };
+    if name != "table-entries" {
+        return Err(refused(format!("`{name}` cannot be swept")));
+    }
+    let size = |text: &str| {
+        let entries = quantity(text.trim()).map_err(|error| refused(error.to_string()))?;
+        if entries == 0 {
+            return Err(refused("a table of 0 entries".into()));
+        }
+        rps_sock_flow_entries(entries).map_err(|error| refused(error.to_string()))
+    };
+    let mut sizes = Vec::new();
+    if let Some((from, to)) = range.split_once("..") {
+        let (from, to) = (size(from)?, size(to.trim_start_matches('='))?);
+        if from > to {
+            return Err(refused(format!("{from} is more than {to}")));
+        }
+        // Both are powers of two.
+        let doubled = |n: &u32| n.checked_mul(2).filter(|n| *n <= to);
+        sizes.extend(std::iter::successors(Some(from), doubled));
+    } else {
+        for part in range.split(',') {
+            sizes.push(size(part)?);
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+    }
+    if sizes.len() > MOST_SWEEP_POINTS {
+        return Err(refused(format!("{} points; at most {MOST_SWEEP_POINTS}", sizes.len())));
+    }
+    Ok(sizes)
+}
+
+fn prefix(text: &str) -> Result<Prefix, UsageError> {
+    let refused = || {
+        let allowed = "allowed are addresses (192.0.2.10, 2001:db8::1) and prefixes (192.0.2.0/24)";
+        UsageError::new("--local", format_args!("`{text}` is no address; {allowed}"))
+    };
+    let (address, bits) = match text.trim().split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text.trim(), None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| refused())?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = match bits {
+        None => most,
+        Some(bits) => bits.parse().ok().filter(|bits| *bits <= most).ok_or_else(refused)?,
+    };
+    Ok(Prefix { address, bits })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! The command line as it was typed: plain values, nothing checked but the shape.
+//!
+//! Elsewhere: turning the values into checked types ([`checked`]).
+
+pub mod checked;
+mod quantity;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
+
+pub use quantity::{QuantityError, quantity};
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 all went well; 1 an error; 2 wrong usage, or --strict and a capture that ends early.
+Results go to the standard output, messages to the standard error.";
+
+const EXAMPLES: &str = "\
+Examples:
+  rxsteer replay                                   the built-in sample: a first look
+  rxsteer replay dump.pcapng --cpus 16 --queues 4  my traffic on a host like mine
+  rxsteer replay -p rps,rfs dump.pcapng --ethtool rss.txt --rps-cpus 0-7
+  tcpdump -i eth0 -s 128 -w - | rxsteer replay -   from a pipe (ends with tcpdump)
+  rxsteer flows dump.pcapng | head                 what is read of each packet";
+
+/// Receive steering for Linux: what would RPS, RFS or another policy do to my traffic?
+#[derive(Clone, Debug, Parser)]
+#[command(name = "rxsteer", version, propagate_version = true, after_help = AFTER_HELP)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{AFTER_HELP}"), max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+    /// Options of every verb.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+/// Options of every verb.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Global {
+    /// No colours; the environment variable NO_COLOR says the same [default: colours on a terminal]
+    #[arg(long, global = true, help_heading = "Output")]
+    pub no_color: bool,
+    /// Say more on the standard error
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
+    pub verbose: u8,
+    /// Say nothing on the standard error but errors; no progress bar
+    #[arg(short, long, global = true, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// The verbs.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Verb {
+    /// Replay captures on a modelled host under several policies, compare, and recommend
+    #[command(after_help = AFTER_HELP)]
+    Replay(Box<ReplayArgs>),
+    /// Show what is read of each packet: layers, flow key, class, hash, flow; one line each
+    #[command(after_help = AFTER_HELP)]
+    Flows(FlowsArgs),
+    /// Print the completions of a shell
+    #[command(after_help = AFTER_HELP)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// Which captures to read.
+#[derive(Args, Clone, Debug, Default)]
+pub struct InputArgs {
+    /// Captures: pcap or pcapng, plain, gzip or zstd; several are merged by time; - is stdin
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+    /// The same, as tcpdump takes it; may be given several times
+    #[arg(short, long = "read", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub read: Vec<PathBuf>,
+}
+
+/// What `replay` is told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ReplayArgs {
+    /// Captures [default: the built-in sample]
+    #[command(flatten)]
+    pub input: InputArgs,
+
+    /// Policies to compare, with commas: none, rps, rfs-2010, rfs-clear, rfs, rfs-split, rfs-tcp,
+    /// flow-aware, or all [default: all]
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', help_heading = "Policies")]
+    pub policy: Vec<String>,
+    /// Version of Linux whose RFS the policy rfs models, from 2.6.35 on [default: the newest known]
+    #[arg(long, value_name = "VERSION", help_heading = "Policies")]
+    pub kernel: Option<String>,
+    /// Entries of the flow tables (rps_sock_flow_entries), such as 32k [default: 32k, or the host's]
+    #[arg(long, value_name = "COUNT", help_heading = "Policies")]
+    pub table_entries: Option<String>,
+    /// Entries of each queue's table (rps_flow_cnt) [default: table entries / queues, or the host's]
+    #[arg(long, value_name = "COUNT", help_heading = "Policies")]
+    pub flow_cnt: Option<String>,
+    /// Replay again for each size and report the curve: table-entries=1k..1M (doubling) or
+    /// table-entries=1k,8k,64k
+    #[arg(long, value_name = "NAME=RANGE", help_heading = "Policies")]
+    pub sweep: Option<String>,
+    /// Fields that make the flow hash: kernel (as Linux) or inner (innermost readable flow)
+    /// [default: kernel]
+    #[arg(long, value_name = "MODE", help_heading = "Policies")]
+    pub mode: Option<String>,
+    /// Whether an IPv6 flow label takes the place of the ports in the hash: use (as Linux) or
+    /// ignore [default: use]
+    #[arg(long, value_name = "USE", help_heading = "Policies")]
+    pub flow_label: Option<String>,
+    /// Seed of the flow hash and of all else that is drawn [default: 1]
+    #[arg(long, value_name = "NUMBER", help_heading = "Policies")]
+    pub seed: Option<String>,
+
+    /// CPUs of the host: a number (16) or a list of ids (0-3,8); a word is taken as --rps-cpus
+    /// [default: 8]
+    #[arg(long, value_name = "CPUS", help_heading = "Host", conflicts_with = "host")]
+    pub cpus: Vec<String>,
+    /// CPUs of the host as the kernel's hexadecimal mask: ff, or 3,ffffffff
+    #[arg(long, value_name = "MASK", help_heading = "Host")]
+    #[arg(conflicts_with_all = ["cpus", "host"])]
+    pub cpu_mask: Option<String>,
+    /// Receive queues of the device [default: 1]
+    #[arg(long, value_name = "COUNT", help_heading = "Host", conflicts_with = "host")]
+    pub queues: Option<String>,
+    /// Host model as TOML: CPUs, caches, queues, tables, limits, costs
+    #[arg(long, value_name = "FILE", help_heading = "Host", value_hint = ValueHint::FilePath)]
+    pub host: Option<PathBuf>,
+    /// RSS key and indirection table: the output of ethtool -x DEV
+    #[arg(long, value_name = "FILE", help_heading = "Host", value_hint = ValueHint::FilePath)]
+    pub ethtool: Option<PathBuf>,
+    /// CPUs that RPS may use, for every queue: all, none, local (those that share a cache with the
+    /// queue's IRQ CPU), housekeeping, or a list [default: local, or the host's]
+    #[arg(long, value_name = "CPUS", help_heading = "Host")]
+    pub rps_cpus: Option<String>,
+
+    /// Sockets and their readers as TOML [default: inferred from the capture]
+    #[arg(long, value_name = "FILE", help_heading = "Consumers", value_hint = ValueHint::FilePath)]
+    pub consumers: Option<PathBuf>,
+    /// Addresses of the host, with commas; prefixes such as 192.0.2.0/24 too [default: inferred]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = "Consumers")]
+    pub local: Vec<String>,
+    /// Readers of each unconnected UDP port [default: 1]
+    #[arg(long, value_name = "COUNT", help_heading = "Consumers")]
+    pub workers: Option<String>,
+
+    /// Exit with 2 if a capture ends early
+    #[arg(long, help_heading = "Output")]
+    pub strict: bool,
+    /// How to print the result
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Write a page with plots to this file; - prints it instead of the text
+    #[arg(long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+}
+
+/// How to print a result.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OutputArgs {
+    /// Form of the result [default: text]
+    #[arg(long, value_enum, help_heading = "Output")]
+    pub format: Option<Format>,
+    /// The same as --format json
+    #[arg(short, long, help_heading = "Output", conflicts_with_all = ["csv", "format"])]
+    pub json: bool,
+    /// JSON with line breaks
+    #[arg(long, help_heading = "Output")]
+    pub pretty: bool,
+    /// The same as --format csv
+    #[arg(long, help_heading = "Output", conflicts_with = "format")]
+    pub csv: bool,
+}
+
+impl OutputArgs {
+    /// Returns the form that was asked for.
+    pub fn form(&self) -> Format {
+        match (self.format, self.json || self.pretty, self.csv) {
+            (Some(format), _, _) => format,
+            (None, _, true) => Format::Csv,
+            (None, true, _) => Format::Json,
+            (None, false, false) => Format::Text,
+        }
+    }
+}
+
+/// A form of output.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum Format {
+    /// Tables for people.
+    #[default]
+    Text,
+    /// JSON with a schema version.
+    Json,
+    /// Comma-separated values.
+    Csv,
+}
+
+/// What `flows` is told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FlowsArgs {
+    /// Captures
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Fields that make the flow key: kernel (as Linux) or inner (innermost readable flow)
+    /// [default: kernel]
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+    /// Whether an IPv6 flow label takes the place of the ports: use (as Linux) or ignore
+    /// [default: use]
+    #[arg(long, value_name = "USE")]
+    pub flow_label: Option<String>,
+    /// Seed of the flow hash [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<String>,
+    /// Check the IPv4, TCP and UDP checksums of packets that were captured whole
+    #[arg(long)]
+    pub verify: bool,
+    /// Exit with 2 if a capture ends early
+    #[arg(long, help_heading = "Output")]
+    pub strict: bool,
+    /// How to print the lines
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
