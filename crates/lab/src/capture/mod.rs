@@ -23,6 +23,7 @@ mod pcapng;
 mod source;
 mod time;
 mod window;
+mod write;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,6 +35,7 @@ use rxsteer_core::QueueId;
 pub use error::{CaptureError, CaptureFault, Truncation};
 pub use link::{LinkError, LinkType};
 pub use note::{CaptureNote, NoteKind};
+pub use write::{PcapWriter, PcapngWriter};
 
 use source::{Head, Source};
 
@@ -105,6 +107,26 @@ pub struct Packet<'a> {
     /// Packets that the capturing side lost since the one before on this interface (pcapng option
     /// epb_dropcount), 0 if it does not say.
     pub lost_before: u64,
+}
+
+impl<'a> Packet<'a> {
+    /// Returns a packet of which all bytes are captured, on interface 0, with nothing else known.
+    pub fn new(ts_ns: u64, link: LinkType, data: &'a [u8]) -> Self {
+        let length = data.len() as u32;
+        Self {
+            ts_ns,
+            cap_len: length,
+            orig_len: length,
+            link,
+            data,
+            interface: 0,
+            source: 0,
+            queue: None,
+            direction: Direction::Unknown,
+            recorded_hash: None,
+            lost_before: 0,
+        }
+    }
 }
 
 /// One or several captures, read as one in order of time.

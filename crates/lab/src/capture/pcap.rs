@@ -11,14 +11,14 @@ use super::window::Window;
 use super::{CaptureFault, Direction, LinkType};
 
 /// Bytes of the file header.
-const HEADER_BYTES: usize = 24;
+pub(super) const HEADER_BYTES: usize = 24;
 /// Most bytes that libpcap keeps of a packet; a record may have so many whatever the snapshot
 /// length says, since writers exist that put a wrong one into the header.
 const MAXIMUM_SNAPLEN: u32 = 262_144;
 
 /// The magic numbers, read in the byte order of the file.
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
-const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
+pub(super) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 
 /// Returns byte order and format if the four bytes are a pcap magic.

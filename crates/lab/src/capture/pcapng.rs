@@ -15,12 +15,25 @@ use super::{CaptureFault, Direction, LinkType};
 
 /// Block types. That of the section header reads the same in both byte orders.
 pub(super) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
-const INTERFACE_DESCRIPTION: u32 = 1;
+pub(super) const INTERFACE_DESCRIPTION: u32 = 1;
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
-const ENHANCED_PACKET: u32 = 6;
+pub(super) const ENHANCED_PACKET: u32 = 6;
 
-const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+/// Codes of options: of any block, of interfaces (if_), and of packets.
+pub(super) const END_OF_OPTIONS: u16 = 0;
+pub(super) const IF_NAME: u16 = 2;
+pub(super) const IF_TSRESOL: u16 = 9;
+const IF_TSOFFSET: u16 = 14;
+pub(super) const FLAGS: u16 = 2;
+pub(super) const HASH: u16 = 3;
+pub(super) const DROPCOUNT: u16 = 4;
+pub(super) const QUEUE: u16 = 6;
+
+/// The algorithm of an epb_hash option that is a flow hash.
+pub(super) const TOEPLITZ: u8 = 5;
+
+pub(super) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 /// Bytes of a block without a body: type and both lengths.
 const BARE_BYTES: u32 = 12;
@@ -143,8 +156,8 @@ impl Pcapng {
         let mut clock = Clock::MICROSECONDS;
         for_options(order, &block[16..block.len() - 4], |code, value| {
             match code {
-                9 => clock.set_resolution(sized::<1>("if_tsresol", value)?[0]),
-                14 => {
+                IF_TSRESOL => clock.set_resolution(sized::<1>("if_tsresol", value)?[0]),
+                IF_TSOFFSET => {
                     let value = sized::<8>("if_tsoffset", value)?;
                     clock.set_offset(order.u64(value, 0) as i64);
                 }
@@ -210,7 +223,7 @@ impl Pcapng {
         let order = self.order;
         for_options(order, options, |code, value| {
             match (code, kind) {
-                (2, _) => {
+                (FLAGS, _) => {
                     let flags = order.u32(sized::<4>("epb_flags", value)?, 0);
                     head.direction = match flags & 3 {
                         1 => Direction::Inbound,
@@ -218,11 +231,11 @@ impl Pcapng {
                         _ => Direction::Unknown,
                     };
                 }
-                (3, _) => head.recorded_hash = toeplitz(value)?.or(head.recorded_hash),
-                (4, ENHANCED_PACKET) => {
+                (HASH, _) => head.recorded_hash = toeplitz(value)?.or(head.recorded_hash),
+                (DROPCOUNT, ENHANCED_PACKET) => {
                     head.lost = order.u64(sized::<8>("epb_dropcount", value)?, 0);
                 }
-                (6, ENHANCED_PACKET) => {
+                (QUEUE, ENHANCED_PACKET) => {
                     let queue = order.u32(sized::<4>("epb_queue", value)?, 0);
                     head.queue = u16::try_from(queue).ok().map(QueueId);
                     if head.queue.is_none() {
@@ -274,7 +287,7 @@ fn section_order(header: &[u8]) -> Result<Order, CaptureFault> {
 /// Returns the hash of an epb_hash option: one byte that names the algorithm, then the hash. Of
 /// the algorithms only Toeplitz (5) is a flow hash.
 fn toeplitz(value: &[u8]) -> Result<Option<u32>, CaptureFault> {
-    let [5, hash @ ..] = value else { return Ok(None) };
+    let [TOEPLITZ, hash @ ..] = value else { return Ok(None) };
     let length = value.len() as u16;
     let wrong = CaptureFault::OptionLength { name: "epb_hash (Toeplitz)", length, right: 5 };
     hash.try_into().map(|hash| Some(u32::from_be_bytes(hash))).map_err(|_| wrong)
@@ -289,7 +302,7 @@ fn for_options(
     // Option lists are whole multiples of 4 bytes, as the block and all that is before them are.
     while options.len() >= 4 {
         let (code, length) = (order.u16(options, 0), order.u16(options, 2));
-        if code == 0 {
+        if code == END_OF_OPTIONS {
             break;
         }
         options = &options[4..];
