@@ -41,7 +41,7 @@ pub(crate) struct GenerateArgs {
     /// Bytes captured of each packet.
     #[arg(long, default_value_t = 64)]
     snap_len: u32,
-    /// Where they go.
+    /// Where they go: pcap if the name ends so, otherwise pcapng with the direction of each packet.
     #[arg(long)]
     out: PathBuf,
 }
@@ -60,8 +60,7 @@ fn count(text: &str) -> Result<u64, String> {
 pub(crate) fn sample(args: &SampleArgs) -> anyhow::Result<ExitCode> {
     let mut plain = Vec::new();
     let mut frames = generate::sample().frames();
-    let snap_len = generate::SAMPLE_SNAP_LEN as u32;
-    let packets = generate::write_pcapng(&mut plain, &mut frames, snap_len, u64::MAX)?;
+    let packets = generate::write_pcapng(&mut plain, &mut frames, u64::MAX)?;
     let packed = zstd::encode_all(plain.as_slice(), ZSTD_LEVEL)?;
     if packed.len() > MAX_SAMPLE_BYTES {
         bail!("the sample has {} bytes, at most {MAX_SAMPLE_BYTES} are allowed", packed.len());
@@ -79,7 +78,9 @@ pub(crate) fn generate(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
         File::create(&args.out).with_context(|| format!("writing {}", args.out.display()))?;
     let mut frames = mix(args).frames();
     let out = BufWriter::with_capacity(1 << 20, file);
-    let packets = generate::write_pcapng(out, &mut frames, args.snap_len, args.packets)?;
+    let pcap = args.out.extension().is_some_and(|extension| extension == "pcap");
+    let write = if pcap { generate::write_pcap } else { generate::write_pcapng };
+    let packets = write(out, &mut frames, args.packets)?;
     println!("{packets} packets in {}", args.out.display());
     Ok(ExitCode::SUCCESS)
 }

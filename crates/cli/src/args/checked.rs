@@ -331,9 +331,10 @@ fn host(args: &ReplayArgs) -> Result<(HostChoice, Option<Mask>), UsageError> {
         })?;
         cpus = Some(set_of_cpus("--cpu-mask", set)?);
     }
-    let queues = args.queues.as_deref().map(|text| {
-        positive("--queues", text, rxsteer_lab::host::Host::MAX_QUEUES)
-    });
+    let queues = args
+        .queues
+        .as_deref()
+        .map(|text| positive("--queues", text, rxsteer_lab::host::Host::MAX_QUEUES));
     let queues = queues.transpose()?;
     let choice = match (&args.host, cpus, queues) {
         (Some(file), _, _) => HostChoice::File(file.clone()),

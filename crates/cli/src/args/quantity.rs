@@ -28,7 +28,11 @@ pub struct QuantityError(String);
 
 impl fmt::Display for QuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no count; allowed are numbers such as 4096, 64k or 1M (k is 1024)", self.0)
+        write!(
+            f,
+            "`{}` is no count; allowed are numbers such as 4096, 64k or 1M (k is 1024)",
+            self.0
+        )
     }
 }
 
@@ -49,7 +53,8 @@ mod tests {
 
     #[test]
     fn everything_else_is_refused_with_what_is_allowed() {
-        for text in ["", "k", "-1", "+1", "1.5k", "1kk", "0x10", "18014398509481985k", "1 k", "é"] {
+        for text in ["", "k", "-1", "+1", "1.5k", "1kk", "0x10", "18014398509481985k", "1 k", "é"]
+        {
             let message = quantity(text).unwrap_err().to_string();
             assert!(message.contains("64k"), "{text}: {message}");
         }

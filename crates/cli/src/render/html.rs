@@ -131,8 +131,7 @@ fn answer(page: &mut String, report: &Report) {
 fn comparison(page: &mut String, report: &Report) {
     page.push_str("<h2>Comparison</h2>\n<div class=\"scroll\"><table><tr><th></th>");
     for policy in &report.policies {
-        let class =
-            if policy.policy == report.verdict.policy { " class=\"chosen\"" } else { "" };
+        let class = if policy.policy == report.verdict.policy { " class=\"chosen\"" } else { "" };
         let _ = write!(page, "<th{class}>{}</th>", escape(&policy.policy));
     }
     page.push_str("</tr>\n");

@@ -123,11 +123,7 @@ impl Maker<'_> {
                 "No flow, and its CPU is deep in backlog; took its second choice.",
                 |p| p.reasons.spilled,
             ),
-            reason(
-                "shed",
-                "Its socket has no room; dropped before any work.",
-                |p| p.reasons.shed,
-            ),
+            reason("shed", "Its socket has no room; dropped before any work.", |p| p.reasons.shed),
             reason("local", "Stayed on the CPU that took it.", |p| p.reasons.local),
         ]
     }
@@ -145,25 +141,19 @@ impl Maker<'_> {
                 "Packets of connected sockets that found their own entry.",
                 |p| p.hit_rate.map_or_else(Cell::none, |rate| Cell::plain(percent(rate))),
             ),
-            fault(
-                "steered wrong",
-                "Packets steered by an entry that another flow wrote.",
-                |p| p.wrong_steers,
-            ),
+            fault("steered wrong", "Packets steered by an entry that another flow wrote.", |p| {
+                p.wrong_steers
+            }),
             probe("miss: empty", "Nothing at the flow's place.", |p| p.probes.empty),
-            probe(
-                "miss: other flow",
-                "An entry of another flow, seen to be so.",
-                |p| p.probes.other_flow,
-            ),
+            probe("miss: other flow", "An entry of another flow, seen to be so.", |p| {
+                p.probes.other_flow
+            }),
             probe("miss: stale", "An entry too old to be believed.", |p| p.probes.stale),
             probe("miss: offline", "An entry names an offline CPU.", |p| p.probes.offline),
             probe("writes by flows", "Changes by connected sockets.", |p| p.writes.by_flows),
-            fault(
-                "writes by non-flows",
-                "Changes of the table by traffic that is no flow.",
-                |p| p.writes.by_non_flows,
-            ),
+            fault("writes by non-flows", "Changes of the table by traffic that is no flow.", |p| {
+                p.writes.by_non_flows
+            }),
             probe("evictions", "Entries that had to give way.", |p| p.writes.evictions),
             fault(
                 "others' wiped at close",
@@ -181,17 +171,16 @@ impl Maker<'_> {
             self.row("moves held back", "Kept until the old CPU had drained.", |p| {
                 Cell::packets(p.moves.held)
             }),
-            self.row(
-                "reordered packets",
-                "Finished after a later packet of their flow.",
-                |p| Cell::fault(p.reordered),
-            ),
+            self.row("reordered packets", "Finished after a later packet of their flow.", |p| {
+                Cell::fault(p.reordered)
+            }),
         ]
     }
 
     fn places(&self) -> Vec<Option<Row>> {
-        let with_reader =
-            |p: &PolicyReport| p.distances.same_cpu + p.distances.same_cache + p.distances.elsewhere;
+        let with_reader = |p: &PolicyReport| {
+            p.distances.same_cpu + p.distances.same_cache + p.distances.elsewhere
+        };
         vec![
             self.row("on the reader's CPU", "Of packets that somebody reads.", |p| {
                 Cell::share(p.distances.same_cpu, with_reader(p))
@@ -242,11 +231,7 @@ impl Maker<'_> {
     fn latency(&self) -> Vec<Option<Row>> {
         let quantile = |label, meaning, pick: fn(&PolicyReport) -> u64| {
             self.row(label, meaning, move |p| {
-                if p.latency.count == 0 {
-                    Cell::none()
-                } else {
-                    Cell::plain(time(pick(p) as f64))
-                }
+                if p.latency.count == 0 { Cell::none() } else { Cell::plain(time(pick(p) as f64)) }
             })
         };
         vec![

@@ -176,8 +176,7 @@ fn comparison<W: Write>(out: &mut W, report: &Report, verbose: bool) -> io::Resu
     heading(out, "Comparison")?;
     let mut builder = Builder::default();
     let names = policies.iter().map(|policy| {
-        let style =
-            if policy.policy == report.verdict.policy { CHOSEN } else { HEADING };
+        let style = if policy.policy == report.verdict.policy { CHOSEN } else { HEADING };
         format!("{style}{}{style:#}", policy.policy)
     });
     builder.push_record(std::iter::once(String::new()).chain(names));

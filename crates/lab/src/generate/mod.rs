@@ -5,18 +5,18 @@
 //!
 //! Always true: no clock and no other input takes part but the scenario and its seed; frames are
 //! made one by one, so a capture of any length needs the memory of its senders only.
-//! Elsewhere: writing captures (the `capture` module).
+//! Elsewhere: writing captures ([`crate::capture`]).
 
 mod crowd;
 mod flow;
 mod packet;
-mod pcapng;
 mod rng;
 mod sample;
 mod scenario;
 mod tcp;
 mod udp;
 mod uniform;
+mod write;
 
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,13 @@ mod tests;
 pub use crowd::{Crowd, CrowdKind};
 pub use flow::{Flow, Path};
 pub use packet::{Layer, MAX_PAYLOAD, Tcp, TcpFlags, V4, V6, build, packet};
-pub use pcapng::write_pcapng;
 pub use rng::Rng;
 pub use sample::{SAMPLE_SNAP_LEN, port as sample_port, sample};
 pub use scenario::{Frame, Frames, Scenario, Sender, Workload};
 pub use tcp::TcpConversation;
 pub use udp::{Payload, UdpConversation};
 pub use uniform::{Turns, Uniform, uniform_client};
+pub use write::{write_pcap, write_pcapng};
 
 /// Time of a scenario's first frame where nothing else is said: 2026-01-01 00:00 UTC.
 pub const EPOCH_NS: u64 = 1_767_225_600_000_000_000;
