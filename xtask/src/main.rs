@@ -3,6 +3,7 @@
 
 mod ebpf;
 mod generate;
+mod oracle;
 mod verifier;
 
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ enum Chore {
     /// Loads the eBPF programs through the running kernel's verifier, runs them over frames and
     /// compares their answers with the native ones (root)
     Verifier(verifier::Args),
+    /// Compares the project's answers with what others recorded
+    Oracle(oracle::Args),
     /// Makes the sample capture that is built into the command
     Sample(generate::SampleArgs),
     /// Makes a large capture for benches
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().chore {
         Chore::Ebpf(args) => ebpf::run(&args),
         Chore::Verifier(args) => verifier::run(&args),
+        Chore::Oracle(args) => oracle::run(&args),
         Chore::Sample(args) => generate::sample(&args),
         Chore::Generate(args) => generate::generate(&args),
     };

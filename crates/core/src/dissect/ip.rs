@@ -232,8 +232,9 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     #[inline(always)]
     fn inner_protocol(&mut self, protocol: u8, is_v6: bool) -> Step {
         match protocol {
-            PROTO_MOBILITY if is_v6 => self.extension(Layer::Mobility),
-            PROTO_HIP if is_v6 => self.extension(Layer::Hip),
+            // Nothing is carried behind these two (RFC 6275 and RFC 7401: next header 59).
+            PROTO_MOBILITY => self.ends_chain(Layer::Mobility),
+            PROTO_HIP => self.ends_chain(Layer::Hip),
             PROTO_SHIM6 if is_v6 => self.extension(Layer::Shim6),
             PROTO_ETHERIP => self.ether_ip(),
             PROTO_ETHERNET => {
@@ -244,6 +245,12 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             PROTO_IPCOMP => self.ipcomp(),
             _ => self.other_protocol(protocol),
         }
+    }
+
+    #[inline(always)]
+    fn ends_chain(&mut self, layer: Layer) -> Step {
+        self.out.payload_offset = clamp(self.offset);
+        self.stop_at(layer)
     }
 
     #[inline(always)]

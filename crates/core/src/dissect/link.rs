@@ -2,7 +2,7 @@
 
 use super::number::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MIN, ETHERTYPE_MPLS, ETHERTYPE_MPLS_UPSTREAM,
-    LINUX_802_2, LINUX_802_3, next,
+    ETHERTYPE_PRP, LINUX_802_2, LINUX_802_3, next,
 };
 use super::walk::{Go, MAX_TAGS, Step, Walk, clamp};
 use super::{
@@ -237,7 +237,8 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     #[inline(always)]
     pub(super) fn hsr(&mut self) -> Step {
         let inner = self.view::<6>(self.offset)?.u16(4);
-        self.observe(Layer::Hsr, Detail::None);
+        let is_prp = self.next == next::ethertype(ETHERTYPE_PRP);
+        self.observe(if is_prp { Layer::Prp } else { Layer::Hsr }, Detail::None);
         self.go_ethertype(inner, 6)
     }
 

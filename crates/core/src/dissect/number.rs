@@ -60,6 +60,8 @@ pub(crate) const ETHERTYPE_VNTAG: u16 = 0x8926;
 pub(crate) const ETHERTYPE_ETAG: u16 = 0x893f;
 /// Security group tag.
 pub(crate) const ETHERTYPE_CMD: u16 = 0x8909;
+/// FabricPath, before its second Ethernet header.
+pub(crate) const ETHERTYPE_FABRICPATH: u16 = 0x8903;
 /// First number that is an ethertype; below it stands a length (IEEE 802.3).
 pub(crate) const ETHERTYPE_MIN: u16 = 0x0600;
 /// What Linux calls an 802.3 frame with a raw IPX packet (0xffff behind the length).

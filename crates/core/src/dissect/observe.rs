@@ -27,8 +27,10 @@ pub enum Layer {
     Mpls,
     /// Control word of an Ethernet pseudowire.
     PwControl,
-    /// HSR or PRP.
+    /// HSR.
     Hsr,
+    /// PRP.
+    Prp,
     /// batman-adv.
     Batman,
     /// ARP or RARP.
@@ -65,6 +67,8 @@ pub enum Layer {
     IpComp,
     /// GRE.
     Gre,
+    /// GRE version 1; its number has the payload's length in the high half.
+    Pptp,
     /// ERSPAN.
     Erspan,
     /// Ethernet in IP.
@@ -75,11 +79,13 @@ pub enum Layer {
     Geneve,
     /// GTP-U.
     GtpU,
-    /// L2TP.
+    /// L2TP version 2.
     L2tp,
+    /// L2TP version 3.
+    L2tpV3,
     /// WireGuard.
     WireGuard,
-    /// The marker of IKE, or a keepalive, on the port of ESP in UDP.
+    /// What the port of ESP in UDP is for: ESP, IKE behind its marker, or a keepalive.
     UdpEncap,
     /// Generic UDP encapsulation.
     Gue,
@@ -133,6 +139,7 @@ impl Layer {
             Self::Mpls => "mpls",
             Self::PwControl => "pw",
             Self::Hsr => "hsr",
+            Self::Prp => "prp",
             Self::Batman => "batman",
             Self::Arp => "arp",
             Self::Tipc => "tipc",
@@ -151,12 +158,14 @@ impl Layer {
             Self::Esp => "esp",
             Self::IpComp => "ipcomp",
             Self::Gre => "gre",
+            Self::Pptp => "pptp",
             Self::Erspan => "erspan",
             Self::EtherIp => "etherip",
             Self::Vxlan => "vxlan",
             Self::Geneve => "geneve",
             Self::GtpU => "gtpu",
             Self::L2tp => "l2tp",
+            Self::L2tpV3 => "l2tpv3",
             Self::WireGuard => "wireguard",
             Self::UdpEncap => "udpencap",
             Self::Gue => "gue",

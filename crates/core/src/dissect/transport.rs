@@ -21,6 +21,14 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     #[inline(always)]
     pub(super) fn ports_only(&mut self, layer: Layer) -> Step {
         self.ports(layer)?;
+        if self.is_inner() {
+            // The ports are in the key; whether the rest is there is for the error counters.
+            if matches!(layer, Layer::UdpLite) {
+                self.view::<8>(self.offset)?;
+            } else {
+                self.view::<12>(self.offset)?;
+            }
+        }
         Ok(Go::Stop)
     }
 

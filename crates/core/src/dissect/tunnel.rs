@@ -23,24 +23,23 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         let header = self.view::<4>(self.offset)?;
         let flags = header.u16(0);
         let protocol = header.u16(2);
-        self.out.tunnel = Tunnel::Gre;
         let version = flags & GRE_VERSION;
+        let (layer, tunnel) =
+            if version == 1 { (Layer::Pptp, Tunnel::Pptp) } else { (Layer::Gre, Tunnel::Gre) };
+        self.out.tunnel = tunnel;
         if flags & GRE_ROUTING != 0 {
-            self.observe(Layer::Gre, Detail::None);
+            self.observe(layer, Detail::None);
             return Err(DissectError::GreRouting(self.here()));
         }
         if version > 1 {
-            self.observe(Layer::Gre, Detail::None);
+            self.observe(layer, Detail::None);
             return Err(DissectError::BadGreVersion(self.here()));
         }
         self.out.key.ethertype = protocol;
         let mut size = 4;
-        if version == 1 {
-            self.out.tunnel = Tunnel::Pptp;
-            if protocol != ETHERTYPE_PPP || flags & GRE_KEY == 0 {
-                self.observe(Layer::Gre, Detail::None);
-                return Err(DissectError::BadPptp(self.here()));
-            }
+        if version == 1 && (protocol != ETHERTYPE_PPP || flags & GRE_KEY == 0) {
+            self.observe(layer, Detail::None);
+            return Err(DissectError::BadPptp(self.here()));
         }
         if flags & GRE_CHECKSUM != 0 {
             size += 4;
@@ -49,10 +48,10 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             let key = self.view::<4>(self.offset + size)?.u32(0);
             // Version 1: payload length in the high half, call id in the low one.
             self.out.key.key_id = if version == 0 { key } else { key & 0xffff };
-            self.observe(Layer::Gre, Detail::Id(key));
+            self.observe(layer, Detail::Id(key));
             size += 4;
         } else {
-            self.observe(Layer::Gre, Detail::None);
+            self.observe(layer, Detail::None);
         }
         if flags & GRE_SEQUENCE != 0 {
             size += 4;
@@ -75,6 +74,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     fn gre_payload(&mut self, protocol: u16, size: usize, has_sequence: bool) -> Step {
         match protocol {
             ETHERTYPE_ERSPAN | ETHERTYPE_ERSPAN3 => self.erspan(protocol, size, has_sequence),
+            ETHERTYPE_PPP => self.go(next::PPP, size),
             // Version 2 of WCCP puts four bytes of its own before the packet.
             ETHERTYPE_WCCP => {
                 let first = self.view::<1>(self.offset + size)?.u8(0);
@@ -145,7 +145,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     #[inline(always)]
     pub(super) fn l2tp_v3(&mut self) -> Step {
         let session = self.view::<4>(self.offset)?.u32(0);
-        self.observe(Layer::L2tp, Detail::Id(session));
+        self.observe(Layer::L2tpV3, Detail::Id(session));
         self.out.tunnel = Tunnel::L2tp;
         self.out.payload_offset = clamp(self.offset);
         if session == 0 {

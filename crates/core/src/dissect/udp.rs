@@ -153,11 +153,22 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.go_ethertype(protocol, size)
     }
 
-    /// GTP-U version 1: only message 255 carries a user's packet.
+    /// GTP-U version 1, and version 0 before it (3GPP TS 09.60): only message 255 carries a user's
+    /// packet.
     #[inline(always)]
     fn gtp_u(&mut self) -> Step {
         let header = self.view::<8>(self.offset)?;
         let flags = header.u8(0);
+        if flags >> 5 == 0 {
+            self.observe(Layer::GtpU, Detail::None);
+            self.out.tunnel = Tunnel::GtpU;
+            if header.u8(1) != 255 {
+                self.out.control = Control::GtpU;
+                return Ok(Go::Stop);
+            }
+            self.bound(20 + usize::from(header.u16(2)));
+            return self.go(next::ANY_IP, 20);
+        }
         if flags & 0xf0 != 0x30 {
             return Ok(Go::Stop);
         }
@@ -199,13 +210,14 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         }
         self.out.tunnel = Tunnel::L2tp;
         if flags & 0x8000 != 0 {
-            self.observe(Layer::L2tp, Detail::None);
+            let session = if flags & 0x4000 != 0 { self.view::<8>(self.offset)?.u16(6) } else { 0 };
+            self.observe(Layer::L2tp, Detail::Id(u32::from(session)));
             self.out.control = Control::L2tp;
             return Ok(Go::Stop);
         }
         if flags & 15 == 3 {
             let session = self.view::<8>(self.offset)?.u32(4);
-            self.observe(Layer::L2tp, Detail::Id(session));
+            self.observe(Layer::L2tpV3, Detail::Id(session));
             self.out.key.key_id = session;
             return Ok(Go::Stop);
         }
@@ -259,6 +271,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
                 self.out.control = Control::Ike;
                 return Ok(Go::Stop);
             }
+            self.observe(Layer::UdpEncap, Detail::None);
             self.observe(Layer::Esp, Detail::Id(spi));
             self.decapsulate();
             self.out.tunnel = Tunnel::EspInUdp;
@@ -361,7 +374,8 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
 const fn known_port(port: u16) -> UdpTunnel {
     match port {
         1701 => UdpTunnel::L2tp,
-        2152 => UdpTunnel::GtpU,
+        // 3386: version 0. The control plane of version 1 is on 2123.
+        2123 | 2152 | 3386 => UdpTunnel::GtpU,
         3544 => UdpTunnel::Teredo,
         4341 => UdpTunnel::Lisp,
         4500 => UdpTunnel::EspInUdp,

@@ -12,12 +12,12 @@
 //! [`super::udp`], [`super::transport`].
 
 use super::number::{
-    ETHERTYPE_ARP, ETHERTYPE_BATMAN, ETHERTYPE_CFM, ETHERTYPE_CMD, ETHERTYPE_ETAG, ETHERTYPE_FCOE,
-    ETHERTYPE_HSR, ETHERTYPE_MACSEC, ETHERTYPE_MPLS, ETHERTYPE_MPLS_UPSTREAM, ETHERTYPE_NSH,
-    ETHERTYPE_OLD_STAG, ETHERTYPE_PBB, ETHERTYPE_PPP, ETHERTYPE_PPPOE, ETHERTYPE_PPPOE_DISCOVERY,
-    ETHERTYPE_PRP, ETHERTYPE_PTP, ETHERTYPE_RARP, ETHERTYPE_TEB, ETHERTYPE_TIPC, ETHERTYPE_TRILL,
-    ETHERTYPE_VNTAG, PROTO_AH, PROTO_DCCP, PROTO_ESP, PROTO_SCTP, PROTO_TCP, PROTO_UDP,
-    PROTO_UDPLITE, next,
+    ETHERTYPE_ARP, ETHERTYPE_BATMAN, ETHERTYPE_CFM, ETHERTYPE_CMD, ETHERTYPE_ETAG,
+    ETHERTYPE_FABRICPATH, ETHERTYPE_FCOE, ETHERTYPE_HSR, ETHERTYPE_MACSEC, ETHERTYPE_MPLS,
+    ETHERTYPE_MPLS_UPSTREAM, ETHERTYPE_NSH, ETHERTYPE_OLD_STAG, ETHERTYPE_PBB, ETHERTYPE_PPPOE,
+    ETHERTYPE_PPPOE_DISCOVERY, ETHERTYPE_PRP, ETHERTYPE_PTP, ETHERTYPE_RARP, ETHERTYPE_TEB,
+    ETHERTYPE_TIPC, ETHERTYPE_TRILL, ETHERTYPE_VNTAG, PROTO_AH, PROTO_DCCP, PROTO_ESP, PROTO_SCTP,
+    PROTO_TCP, PROTO_UDP, PROTO_UDPLITE, next,
 };
 use super::{Control, Detail, DissectError, Dissected, Layer, Mode, Observer, Options, Start};
 use crate::Bytes;
@@ -162,7 +162,11 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         match ethertype {
             ETHERTYPE_OLD_STAG => self.vlan(),
             ETHERTYPE_TEB => self.go(next::ETHERNET, 0),
-            ETHERTYPE_PPP => self.go(next::PPP, 0),
+            // FabricPath: a tag of two bytes between two Ethernet headers.
+            ETHERTYPE_FABRICPATH => {
+                self.observe(Layer::Tag, Detail::Number(ethertype));
+                self.go(next::ETHERNET, 2)
+            }
             ETHERTYPE_NSH => self.nsh(),
             ETHERTYPE_MACSEC => self.macsec(),
             ETHERTYPE_PBB => self.pbb(),
