@@ -9,6 +9,10 @@
 //! [`Decision`](steer::Decision).
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(target_has_atomic = "64"),
+    allow(dead_code, reason = "without compare-and-swap, on the BPF target, nobody writes tables")
+)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 pub mod bytes;

@@ -15,12 +15,14 @@
 mod class;
 mod flow_aware;
 mod linux;
+#[cfg(target_has_atomic = "64")]
 mod policy;
 mod socket;
 
 pub use class::{Class, PortRule};
 pub use flow_aware::{Aware, choose as choose_flow_aware};
 pub use linux::{KernelVersion, LinuxRules};
+#[cfg(target_has_atomic = "64")]
 pub use policy::{PolicyKind, Steering, Tables, UnknownPolicy};
 pub use socket::SocketFlow;
 

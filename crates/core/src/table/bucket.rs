@@ -69,7 +69,11 @@ impl Bucket {
         }
         Scan::Missed { full, further: marks >> mark_class(hash) & 1 != 0 }
     }
+}
 
+/// What writers need, on targets with compare-and-swap.
+#[cfg(target_has_atomic = "64")]
+impl Bucket {
     /// Returns the entry in a slot, without the bucket's mark.
     #[inline(always)]
     pub(super) fn entry(&self, slot: usize) -> Entry {

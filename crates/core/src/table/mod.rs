@@ -3,14 +3,19 @@
 //! [`FlowTable`] is the table of the `flow-aware` policy. [`SockTable`] and the functions of
 //! [`DevFlows`] model the global and the per-queue table of Linux. [`OrderTable`] keeps the
 //! positions of flows that are between two CPUs, [`RepeatFilter`] tells hashes that come back
-//! from those that were seen once.
+//! from those that were seen once. [`probe_buckets`] is the look-up of all planes; where the target
+//! has no compare-and-swap of its own (eBPF, as Rust sees it), it and the order table are all.
 
 mod bucket;
 mod dev;
 mod entry;
+#[cfg(target_has_atomic = "64")]
 mod flow;
 mod order;
+mod probe;
+#[cfg(target_has_atomic = "64")]
 mod repeat;
+#[cfg(target_has_atomic = "64")]
 mod sock;
 
 use core::fmt;
@@ -18,9 +23,13 @@ use core::fmt;
 pub use bucket::{Bucket, Geometry, Scan, WAYS};
 pub use dev::{DevFlow, DevFlows, SlotIndex};
 pub use entry::{Entry, Epoch};
-pub use flow::{FlowTable, Lookup, Place, probe_buckets};
+#[cfg(target_has_atomic = "64")]
+pub use flow::FlowTable;
 pub use order::OrderTable;
+pub use probe::{Lookup, Place, probe_buckets};
+#[cfg(target_has_atomic = "64")]
 pub use repeat::RepeatFilter;
+#[cfg(target_has_atomic = "64")]
 pub use sock::SockTable;
 
 use crate::FlowHash;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::table::Probe;
 
 fn buckets(count: usize) -> Vec<Bucket> {
     (0..count).map(|_| Bucket::empty()).collect()

@@ -1,0 +1,64 @@
+//! The probe of a flow table: the one that every plane runs for every packet.
+//!
+//! Always true: reads one cache line, or two if the mark of the hash's class is set; writes nothing.
+//! Elsewhere: who writes the entries ([`super::FlowTable`]), also into the map of an eBPF program.
+
+use super::Probe;
+use super::bucket::{Bucket, Geometry, Scan};
+use super::entry::{Entry, Epoch};
+use crate::FlowHash;
+
+/// Where an entry was found; valid until someone writes there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Place {
+    pub(super) bucket: u32,
+    pub(super) slot: u8,
+}
+
+/// The answer of a flow table for one hash.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Lookup {
+    /// The entry and its place if the flow is known and the entry is not stale.
+    pub entry: Option<(Entry, Place)>,
+    /// The answer in a word; never [`Probe::Offline`], which depends on the host.
+    pub probe: Probe,
+    /// Whether a second cache line was read.
+    pub second_line: bool,
+}
+
+/// Looks for `hash` in the buckets that `bucket` returns by index.
+///
+/// The one probe of all planes: a slice natively, a map look-up in eBPF. A bucket that is not
+/// there counts as empty.
+#[inline(always)]
+pub fn probe_buckets<'a>(
+    geometry: Geometry,
+    hash: FlowHash,
+    now: Epoch,
+    bucket: impl Fn(u32) -> Option<&'a Bucket>,
+) -> Lookup {
+    let home = geometry.home(hash);
+    let missed = |probe, second_line| Lookup { entry: None, probe, second_line };
+    if hash.is_none() {
+        return missed(Probe::NotAsked, false);
+    }
+    let Some(first) = bucket(home) else { return missed(Probe::Empty, false) };
+    let (entry, slot, index, second_line) = match first.scan(hash) {
+        Scan::Found(entry, slot) => (entry, slot, home, false),
+        Scan::Missed { full, further } => {
+            let probe = if full { Probe::OtherFlow } else { Probe::Empty };
+            if !further {
+                return missed(probe, false);
+            }
+            let index = geometry.second(hash);
+            match bucket(index).map(|second| second.scan(hash)) {
+                Some(Scan::Found(entry, slot)) => (entry, slot, index, true),
+                _ => return missed(probe, true),
+            }
+        }
+    };
+    if entry.is_stale(now) {
+        return missed(Probe::Stale, second_line);
+    }
+    Lookup { entry: Some((entry, Place { bucket: index, slot })), probe: Probe::Hit, second_line }
+}
