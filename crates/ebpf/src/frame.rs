@@ -1,90 +1,75 @@
 //! The frame of an XDP context, read through core's [`Bytes`].
 //!
-//! Each load is one comparison with the end of the packet, written so that neither LLVM nor the
+//! Each header is one comparison with the end of the packet, written so that neither LLVM nor the
 //! verifier loses the thread; see [`XdpFrame::at`] and [`XdpFrame::forget`].
+//!
+//! Always true: a view points to bytes that were compared with the end of the packet.
+//! Source: the kernel's Documentation/bpf/verifier.rst, "Direct packet access".
 
 use core::arch::asm;
 use core::cell::Cell;
 
+use aya_ebpf::bindings::xdp_md;
 use aya_ebpf::programs::XdpContext;
 use rxsteer_core::Bytes;
-use rxsteer_core::bytes::View;
-use rxsteer_ebpf::FORGET_CELLS;
+use rxsteer_core::bytes::{FORGET_CELLS, View};
 
-/// Highest offset that is read; gives the verifier a bound.
+/// Highest offset that is read: the verifier wants a bound on what is added to a packet pointer.
 ///
-/// Core's dissector takes a bounded number of headers, none longer than 2 KiB, so it stays below.
+/// Nothing is lost: what an XDP program sees of a frame is shorter than a page.
 const MAX_OFFSET: usize = 0x7fff;
 
 /// A frame between the two packet pointers of its context.
 pub(crate) struct XdpFrame<'a> {
-    start: usize,
-    end: usize,
+    ctx: *const xdp_md,
     cells: &'a [Cell<u32>; FORGET_CELLS],
 }
 
 impl<'a> XdpFrame<'a> {
-    /// Takes the packet pointers of `ctx`; `cells` are scratch memory outside the stack.
+    /// Reads the frame of `ctx`; `cells` are scratch memory outside the stack.
     #[inline(always)]
     pub(crate) fn new(ctx: &XdpContext, cells: &'a [Cell<u32>; FORGET_CELLS]) -> Self {
-        Self { start: ctx.data(), end: ctx.data_end(), cells }
+        Self { ctx: ctx.ctx, cells }
     }
 
-    /// Returns a pointer to `N` bytes at `offset` if all of them lie in front of the end of the
-    /// packet.
+    /// Loads the packet pointers anew.
+    ///
+    /// The verifier notes with a packet pointer how far it was compared. Kept over the loop, that
+    /// note would differ from path to path and keep it from pruning.
     #[inline(always)]
-    fn at<const N: usize>(&self, offset: usize) -> Option<*const u8> {
-        let mut first = self.start + (offset & MAX_OFFSET);
-        // SAFETY: no instruction; only hides from LLVM how the value came about. Otherwise LLVM
-        // moves the arithmetic to the other side of the comparison, onto the end pointer, which
-        // the verifier refuses.
-        unsafe { asm!("/* {0} */", inout(reg) first, options(nomem, nostack, preserves_flags)) };
-        let mut past = first + N;
-        // SAFETY: as above.
-        unsafe { asm!("/* {0} */", inout(reg) past, options(nomem, nostack, preserves_flags)) };
-        if past > self.end { None } else { Some(first as *const u8) }
+    fn pointers(&self) -> (usize, usize) {
+        // SAFETY: the context is valid while the program runs; volatile, so that LLVM loads again.
+        unsafe {
+            let start = (&raw const (*self.ctx).data).read_volatile();
+            let end = (&raw const (*self.ctx).data_end).read_volatile();
+            (start as usize, end as usize)
+        }
     }
-}
 
-/// `N` bytes of the packet, checked against its end.
-pub(crate) struct XdpView<const N: usize>(*const u8);
-
-impl<const N: usize> XdpView<N> {
-    /// Returns a pointer to `T` at the place `at` of the view, or `None` where it does not fit.
+    /// Returns a pointer to the `size` bytes at `offset` if they lie in front of the end.
+    ///
+    /// LLVM would rearrange this sum and comparison into what the verifier refuses: a constant
+    /// subtracted from the packet pointer, arithmetic on the end pointer. So it is not told how
+    /// any of the three numbers came about.
     #[inline(always)]
-    fn get<T>(&self, at: usize) -> Option<*const T> {
-        if at + size_of::<T>() > N {
+    fn at(&self, offset: usize, size: usize) -> Option<*const u8> {
+        let offset = opaque(offset);
+        if offset > MAX_OFFSET {
             return None;
         }
-        // SAFETY: inside the `N` checked bytes.
-        Some(unsafe { self.0.add(at) }.cast())
+        let (start, end) = self.pointers();
+        let first = opaque(start + offset);
+        let past = opaque(first + size);
+        if past > end { None } else { Some(first as *const u8) }
     }
 }
 
-impl<const N: usize> View for XdpView<N> {
-    #[inline(always)]
-    fn u8(&self, at: usize) -> u8 {
-        // SAFETY: one of the checked bytes.
-        self.get::<u8>(at).map_or(0, |p| unsafe { p.read() })
-    }
-
-    #[inline(always)]
-    fn u16(&self, at: usize) -> u16 {
-        // SAFETY: two of the checked bytes.
-        self.get::<u16>(at).map_or(0, |p| u16::from_be(unsafe { p.read_unaligned() }))
-    }
-
-    #[inline(always)]
-    fn u32(&self, at: usize) -> u32 {
-        // SAFETY: four of the checked bytes.
-        self.get::<u32>(at).map_or(0, |p| u32::from_be(unsafe { p.read_unaligned() }))
-    }
-
-    #[inline(always)]
-    fn b16(&self, at: usize) -> [u8; 16] {
-        // SAFETY: 16 of the checked bytes.
-        self.get::<[u8; 16]>(at).map_or([0; 16], |p| unsafe { p.read_unaligned() })
-    }
+/// Returns `value`; LLVM does not know that.
+#[inline(always)]
+fn opaque(mut value: usize) -> usize {
+    // SAFETY: no instruction.
+    unsafe { asm!("/* {0} */", inout(reg) value, options(nomem, nostack, preserves_flags)) };
+    value
 }
 
 impl Bytes for XdpFrame<'_> {
@@ -95,12 +80,13 @@ impl Bytes for XdpFrame<'_> {
 
     #[inline(always)]
     fn byte_len(&self) -> usize {
-        self.end - self.start
+        let (start, end) = self.pointers();
+        end - start
     }
 
     #[inline(always)]
     fn view<const N: usize>(&self, offset: usize) -> Option<XdpView<N>> {
-        self.at::<N>(offset).map(XdpView)
+        self.at(offset, N).map(|first| XdpView { first })
     }
 
     /// Sends the value through a cell of a map value.
@@ -110,11 +96,58 @@ impl Bytes for XdpFrame<'_> {
     #[inline(always)]
     fn forget(&self, cell: usize, value: u32) -> u32 {
         let Some(cell) = self.cells.get(cell) else { return value };
-        // SAFETY: a `Cell` may be written through its pointer while it is shared on one CPU;
-        // volatile, so that LLVM does not see that the value comes back unchanged.
-        unsafe {
-            cell.as_ptr().write_volatile(value);
-            cell.as_ptr().read_volatile()
+        cell.set(value);
+        reload();
+        cell.get()
+    }
+}
+
+/// Makes LLVM keep nothing of memory in registers from before to after.
+///
+/// Without it LLVM would carry fields of the result from step to step on the stack, where the
+/// verifier tells their values apart.
+#[inline(always)]
+pub(crate) fn reload() {
+    // SAFETY: no instruction; says only that memory may have changed.
+    unsafe { asm!("", options(nostack, preserves_flags)) };
+}
+
+/// `N` bytes of the packet that were found to be there.
+#[derive(Clone, Copy)]
+pub(crate) struct XdpView<const N: usize> {
+    first: *const u8,
+}
+
+impl<const N: usize> XdpView<N> {
+    #[inline(always)]
+    fn load<T: Copy + Default>(&self, at: usize) -> T {
+        if at + size_of::<T>() > N {
+            return T::default();
         }
+        // SAFETY: `at..at + size` lies in the `N` bytes that `XdpFrame::at` has compared with the
+        // end of the packet, and every bit pattern is a value of the integers this is called with.
+        unsafe { self.first.add(at).cast::<T>().read_unaligned() }
+    }
+}
+
+impl<const N: usize> View for XdpView<N> {
+    #[inline(always)]
+    fn u8(&self, at: usize) -> u8 {
+        self.load(at)
+    }
+
+    #[inline(always)]
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_be(self.load(at))
+    }
+
+    #[inline(always)]
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_be(self.load(at))
+    }
+
+    #[inline(always)]
+    fn b16(&self, at: usize) -> [u8; 16] {
+        self.load(at)
     }
 }

@@ -15,11 +15,14 @@ pub use seen::Seen;
 /// Name of the array map whose one value is the [`Seen`] of the last frame.
 pub const SEEN_MAP: &str = "SEEN";
 
-/// Name of the program that records what it makes of each frame as [`Seen`] and passes the frame.
+/// Name of the array map whose one value is the key of the software hash, `[k0, k1]`.
+pub const HASH_KEY_MAP: &str = "HASH_KEY";
+
+/// Name of the program that records what it makes of each frame, as Linux reads it.
 pub const OBSERVE_PROGRAM: &str = "rxsteer_observe";
+
+/// Name of the program that records the innermost flow of each frame.
+pub const OBSERVE_INNER_PROGRAM: &str = "rxsteer_observe_inner";
 
 /// Name of the program that does nothing: the floor of every measurement.
 pub const PASS_PROGRAM: &str = "rxsteer_pass";
-
-/// Number of 32-bit cells that [`Bytes::forget`](rxsteer_core::Bytes::forget) may use.
-pub const FORGET_CELLS: usize = 8;

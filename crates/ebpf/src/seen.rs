@@ -1,67 +1,83 @@
 //! What one side, native or eBPF, makes of a frame; equal on both sides for every frame.
 
-use rxsteer_core::FlowKey;
+use rxsteer_core::FlowHash;
 use rxsteer_core::dissect::{DissectError, Dissected};
 
-/// The answer of core to one frame, in plain words that cross the border to user space.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// All that core says of one frame, as words that cross the border to user space.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(C)]
 pub struct Seen {
-    /// The key, field after field.
-    pub key: [u32; Self::KEY_WORDS],
-    /// 0 if the frame was read to its end, else 1 + the position of the error.
-    pub stopped: u32,
-    /// Hash of the key.
-    pub hash: u32,
+    /// See [`Seen::write`] for what stands where.
+    pub words: [u32; Self::WORDS],
 }
 
 impl Seen {
-    /// Number of words of a key.
-    pub const KEY_WORDS: usize = 14;
-    /// Number of words of the whole.
-    pub const WORDS: usize = Self::KEY_WORDS + 2;
+    /// Number of words.
+    pub const WORDS: usize = 36;
 
-    /// Returns the value that a map holds as these words.
-    pub const fn from_words(words: [u32; Self::WORDS]) -> Self {
-        let [key @ .., stopped, hash] = words;
-        Self { key, stopped, hash }
-    }
+    /// Nothing seen yet.
+    pub const EMPTY: Self = Self { words: [0; Self::WORDS] };
 
-    /// Writes down what core said of a frame.
+    /// Returns how core's reading ended, in a word: 0 at the end of the flow, else the variant of
+    /// the error + 1 in the high half and its position in the low.
     #[inline(always)]
-    pub fn write(&mut self, out: &Dissected, result: Result<(), DissectError>, hash: u32) {
-        self.key = words(&out.key);
-        self.stopped = match result {
+    pub fn stopped(result: Result<(), DissectError>) -> u32 {
+        match result {
             Ok(()) => 0,
-            Err(error) => 1 + u32::from(error.position()),
-        };
-        self.hash = hash;
+            Err(error) => (1 + error.index() as u32) << 16 | u32::from(error.position()),
+        }
+    }
+
+    /// Writes down every field of what core said; `stopped` comes from [`Seen::stopped`].
+    ///
+    /// Two steps, so that an eBPF program can pass the first one's answer through
+    /// [`Bytes::forget`](rxsteer_core::Bytes::forget): one way leads on instead of one an error.
+    #[inline(always)]
+    pub fn write(&mut self, out: &Dissected, stopped: u32, hash: FlowHash) {
+        let key = &out.key;
+        let outer = out.outer();
+        let bytes = |a, b, c, d| u32::from_be_bytes([a, b, c, d]);
+        let words = &mut self.words;
+        address(words, 0, &key.src);
+        address(words, 4, &key.dst);
+        words[8] = pair(key.src_port, key.dst_port);
+        words[9] = key.key_id;
+        words[10] = key.flow_label;
+        words[11] = pair(key.vlan_tci, key.vlan_tpid);
+        words[12] = pair(key.vlan_inner_type, key.ethertype);
+        words[13] = bytes(key.protocol, key.addr_kind as u8, key.zero[0], key.zero[1]);
+        words[14] = key.residue;
+        words[15] = key.zero_end;
+        address(words, 16, &outer.src);
+        address(words, 20, &outer.dst);
+        words[24] = pair(outer.src_port, outer.dst_port);
+        words[25] = bytes(outer.protocol, outer.addr_kind as u8, 0, 0);
+        words[26] = out.fragment_id;
+        words[27] = out.wireguard_index;
+        words[28] = out.label;
+        words[29] = pair(out.network_offset, out.transport_offset);
+        words[30] = pair(out.payload_offset, out.outer_offset);
+        words[31] = bytes(out.fragment as u8, out.tunnel as u8, out.control as u8, out.tcp_flags);
+        words[32] = bytes(out.ip_headers, out.vlan_tags, out.wireguard_type, 0);
+        words[33] = u32::from(out.has_key())
+            | u32::from(out.is_random()) << 1
+            | u32::from(out.has_ports()) << 2
+            | u32::from(out.is_fragment()) << 3;
+        words[34] = stopped;
+        words[35] = hash.0;
     }
 }
 
-/// Returns every field of the key once, two 16-bit fields to a word.
 #[inline(always)]
-fn words(key: &FlowKey) -> [u32; Seen::KEY_WORDS] {
-    let word = |bytes: &[u8; 16], at: usize| {
-        u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-    };
-    let pair = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
-    [
-        word(&key.src, 0),
-        word(&key.src, 4),
-        word(&key.src, 8),
-        word(&key.src, 12),
-        word(&key.dst, 0),
-        word(&key.dst, 4),
-        word(&key.dst, 8),
-        word(&key.dst, 12),
-        pair(key.src_port, key.dst_port),
-        key.key_id,
-        key.flow_label,
-        pair(key.vlan_tci, key.vlan_tpid),
-        pair(key.vlan_inner_type, key.ethertype),
-        pair(u16::from(key.protocol), key.addr_kind as u16),
-    ]
+fn pair(high: u16, low: u16) -> u32 {
+    u32::from(high) << 16 | u32::from(low)
 }
 
-const _: () = assert!(size_of::<Seen>() == 4 * Seen::WORDS);
+#[inline(always)]
+fn address(words: &mut [u32; Seen::WORDS], at: usize, bytes: &[u8; 16]) {
+    let (quads, _) = bytes.as_chunks::<4>();
+    words[at] = u32::from_be_bytes(quads[0]);
+    words[at + 1] = u32::from_be_bytes(quads[1]);
+    words[at + 2] = u32::from_be_bytes(quads[2]);
+    words[at + 3] = u32::from_be_bytes(quads[3]);
+}

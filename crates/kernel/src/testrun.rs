@@ -124,7 +124,7 @@ impl TestBed {
         let map = |source| TestRunError::Map { name: SEEN_MAP, source: Box::new(source) };
         let seen = self.ebpf.map(SEEN_MAP).ok_or(TestRunError::NoMap(SEEN_MAP))?;
         let seen: Array<_, [u32; Seen::WORDS]> = Array::try_from(seen).map_err(map)?;
-        Ok(Seen::from_words(seen.get(&0, 0).map_err(map)?))
+        Ok(Seen { words: seen.get(&0, 0).map_err(map)? })
     }
 }
 

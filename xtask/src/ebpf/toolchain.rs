@@ -115,7 +115,11 @@ impl Toolchain {
         let mut flags = vec![
             format!("-Ctarget-cpu={TARGET_CPU}"),
             format!("-Clinker={}", self.linker.display()),
-            "-Cstrip=none".to_owned(),
+            // Headers stand at odd places. Wide loads there are what the kernel's own C does on
+            // all machines that take them; without this each one becomes bytes and shifts.
+            "-Clink-arg=--cpu-features=+allows-misaligned-mem-access".to_owned(),
+            // Lets LLVM write stores in place of a call for each short fill or copy.
+            "-Clink-arg=--disable-expand-memcpy-in-order".to_owned(),
             format!("--remap-path-prefix={}=rxsteer", root.display()),
             format!("--remap-path-prefix={}=sysroot", self.sysroot.display()),
         ];
