@@ -37,7 +37,7 @@ pub use link::{LinkError, LinkType};
 pub use note::{CaptureNote, NoteKind};
 pub use write::{PcapWriter, PcapngWriter};
 
-use source::{Head, Source};
+use source::Source;
 
 /// How captures are read.
 #[derive(Clone, Debug)]
@@ -154,7 +154,6 @@ pub struct Captures {
     sources: Vec<Source>,
     /// The next packet of each source, by time and index; unused with one source.
     queue: BinaryHeap<Reverse<(u64, u16)>>,
-    heads: Vec<Option<Head>>,
     /// Sources that are to be read on before the next packet can be chosen.
     pending: Vec<u16>,
 }
@@ -218,8 +217,7 @@ impl Captures {
 
     fn new(sources: Vec<Source>) -> Self {
         let pending = (0..sources.len() as u16).collect();
-        let heads = vec![None; sources.len()];
-        Self { sources, queue: BinaryHeap::new(), heads, pending }
+        Self { sources, queue: BinaryHeap::new(), pending }
     }
 
     /// Returns the next packet, or `None` after the last.
@@ -231,26 +229,23 @@ impl Captures {
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         if self.sources.len() == 1 {
             let source = &mut self.sources[0];
-            let head = source.advance()?;
-            return Ok(head.map(|head| source.packet(&head)));
+            return Ok(if source.advance()? { Some(source.packet()) } else { None });
         }
         self.next_merged()
     }
 
     fn next_merged(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         while let Some(&index) = self.pending.last() {
-            let place = usize::from(index);
-            self.heads[place] = self.sources[place].advance()?;
+            let source = &mut self.sources[usize::from(index)];
+            let has_packet = source.advance()?;
             self.pending.pop();
-            if let Some(head) = &self.heads[place] {
-                self.queue.push(Reverse((head.ts_ns, index)));
+            if has_packet {
+                self.queue.push(Reverse((source.time_ns(), index)));
             }
         }
         let Some(Reverse((_, index))) = self.queue.pop() else { return Ok(None) };
         self.pending.push(index);
-        let place = usize::from(index);
-        let head = self.heads[place].as_ref().expect("a queued source has a head");
-        Ok(Some(self.sources[place].packet(head)))
+        Ok(Some(self.sources[usize::from(index)].packet()))
     }
 
     /// Returns what there is to say of the captures as far as they were read, file by file.

@@ -6,7 +6,7 @@
 //! the record header of the "modified" format as libpcap's documentation describes them.
 
 use super::order::Order;
-use super::source::{Fault, Head, Step, Tally};
+use super::source::{Fault, Head, Step};
 use super::window::Window;
 use super::{CaptureFault, Direction, LinkType};
 
@@ -89,7 +89,7 @@ impl Pcap {
             (2, ..3) => Lengths::CapturedSecond,
             (2, 3) => Lengths::Smaller,
             (2, 4..) => Lengths::CapturedFirst,
-            _ => return Err(window.fault(CaptureFault::Version { format: "pcap", major, minor })),
+            _ => return Err(CaptureFault::Version { format: "pcap", major, minor }.into()),
         };
         let snaplen = match order.u32(header, 16) {
             0 | 0x8000_0000.. => u32::MAX,
@@ -110,7 +110,7 @@ impl Pcap {
 
     /// Reads the next record.
     #[inline]
-    pub(super) fn next(&mut self, window: &mut Window, tally: &mut Tally) -> Result<Step, Fault> {
+    pub(super) fn next(&mut self, window: &mut Window, head: &mut Head) -> Result<Step, Fault> {
         let header_bytes = self.kind.record_bytes;
         if !window.ensure(header_bytes)? {
             return Ok(Step::end(window, header_bytes as u64));
@@ -127,28 +127,24 @@ impl Pcap {
         };
         if cap_len > self.most_captured {
             let (most, bound) = (self.most_captured, self.bound);
-            return Err(window.fault(CaptureFault::CapturedLength { cap_len, most, bound }));
+            return Err(CaptureFault::CapturedLength { cap_len, most, bound }.into());
         }
-        let (interface, direction) = if header_bytes == 24 {
-            let packet_type = u16::from(header[22]);
-            (self.order.u32(header, 16), Direction::of_packet_type(packet_type))
-        } else {
-            (0, Direction::Unknown)
-        };
+        let modified = (header_bytes == 24).then(|| (self.order.u32(header, 16), header[22]));
         let record_bytes = header_bytes + cap_len as usize;
         if !window.ensure(record_bytes)? {
             return Ok(Step::end(window, record_bytes as u64));
         }
         // Both 32-bit fields at their most stay below 2^63 nanoseconds.
-        let ts_ns = u64::from(seconds) * 1_000_000_000
+        head.ts_ns = u64::from(seconds) * 1_000_000_000
             + u64::from(fraction) * u64::from(self.kind.ns_per_fraction);
-        let head = Head {
-            direction,
-            interface,
-            ..Head::new(ts_ns, window.place(header_bytes), cap_len, orig_len, self.link)
-        };
+        head.place = window.place(header_bytes);
+        (head.cap_len, head.orig_len) = (cap_len, orig_len);
+        head.link = self.link;
+        if let Some((interface, packet_type)) = modified {
+            head.interface = interface;
+            head.direction = Direction::of_packet_type(u16::from(packet_type));
+        }
         window.consume(record_bytes);
-        tally.packet(&head);
-        Ok(Step::Packet(head))
+        Ok(Step::Packet)
     }
 }

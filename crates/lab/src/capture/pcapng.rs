@@ -38,6 +38,9 @@ pub(super) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 /// Bytes of a block without a body: type and both lengths.
 const BARE_BYTES: u32 = 12;
 const SECTION_HEADER_BYTES: u32 = BARE_BYTES + 16;
+/// Where the data start in an Enhanced Packet Block, and in a Simple one.
+const PACKET_DATA: usize = 28;
+const SIMPLE_PACKET_DATA: usize = 12;
 /// Interfaces that one section may declare, so that memory does not grow with the capture.
 const INTERFACES: usize = 65_536;
 
@@ -72,7 +75,12 @@ impl Pcapng {
 
     /// Reads blocks up to the next packet.
     #[inline]
-    pub(super) fn next(&mut self, window: &mut Window, tally: &mut Tally) -> Result<Step, Fault> {
+    pub(super) fn next(
+        &mut self,
+        window: &mut Window,
+        tally: &mut Tally,
+        head: &mut Head,
+    ) -> Result<Step, Fault> {
         loop {
             if !window.ensure(8)? {
                 return Ok(Step::end(window, u64::from(BARE_BYTES)));
@@ -82,39 +90,52 @@ impl Pcapng {
                 if !window.ensure(12)? {
                     return Ok(Step::end(window, u64::from(SECTION_HEADER_BYTES)));
                 }
-                self.order = section_order(window.bytes()).map_err(|why| window.fault(why))?;
+                self.order = section_order(window.bytes())?;
             }
             let length = self.order.u32(window.bytes(), 4);
-            self.check_length(kind, length).map_err(|why| window.fault(why))?;
+            self.check_length(kind, length)?;
             if !window.ensure(length as usize)? {
                 return Ok(Step::end(window, u64::from(length)));
             }
             let block = &window.bytes()[..length as usize];
             let trailer = self.order.u32(block, block.len() - 4);
             if trailer != length {
-                return Err(window.fault(CaptureFault::TrailerDiffers { length, trailer }));
+                return Err(CaptureFault::TrailerDiffers { length, trailer }.into());
             }
-            let head = match kind {
-                ENHANCED_PACKET | PACKET => self.packet(kind, window, block, tally).map(Some),
-                SIMPLE_PACKET => self.simple_packet(window, block, tally).map(Some),
-                INTERFACE_DESCRIPTION => self.interface(block).map(|()| None),
-                SECTION_HEADER => self.section(block).map(|()| None),
+            let data = match kind {
+                ENHANCED_PACKET | PACKET => {
+                    self.packet(kind, block, tally, head)?;
+                    Some(PACKET_DATA)
+                }
+                SIMPLE_PACKET => {
+                    self.simple_packet(block, tally, head)?;
+                    Some(SIMPLE_PACKET_DATA)
+                }
+                INTERFACE_DESCRIPTION => {
+                    self.interface(block)?;
+                    None
+                }
+                SECTION_HEADER => {
+                    self.section(block)?;
+                    None
+                }
                 _ => {
                     tally.skipped(kind);
-                    Ok(None)
+                    None
                 }
             };
-            let head = head.map_err(|why| window.fault(why))?;
+            if let Some(data) = data {
+                head.place = window.place(data);
+            }
             window.consume(length as usize);
-            if let Some(head) = head {
-                tally.packet(&head);
-                return Ok(Step::Packet(head));
+            if data.is_some() {
+                return Ok(Step::Packet);
             }
         }
     }
 
     #[inline]
-    fn check_length(&self, kind: u32, length: u32) -> Result<(), CaptureFault> {
+    fn check_length(&self, kind: u32, length: u32) -> Result<(), Fault> {
         let least = match kind {
             ENHANCED_PACKET | PACKET => BARE_BYTES + 20,
             SIMPLE_PACKET => BARE_BYTES + 4,
@@ -123,14 +144,14 @@ impl Pcapng {
             _ => BARE_BYTES,
         };
         if length < least {
-            return Err(CaptureFault::BlockTooShort { kind, length, least });
+            return Err(CaptureFault::BlockTooShort { kind, length, least }.into());
         }
         if !length.is_multiple_of(4) {
-            return Err(CaptureFault::BlockUnaligned(length));
+            return Err(CaptureFault::BlockUnaligned(length).into());
         }
         if length > self.block_limit {
             let (length, limit) = (u64::from(length), u64::from(self.block_limit));
-            return Err(CaptureFault::BlockOverLimit { length, limit });
+            return Err(CaptureFault::BlockOverLimit { length, limit }.into());
         }
         Ok(())
     }
@@ -174,51 +195,53 @@ impl Pcapng {
     fn packet(
         &self,
         kind: u32,
-        window: &Window,
         block: &[u8],
         tally: &mut Tally,
-    ) -> Result<Head, CaptureFault> {
-        const DATA: usize = 28;
+        head: &mut Head,
+    ) -> Result<(), Fault> {
         let order = self.order;
-        let (id, lost) = if kind == ENHANCED_PACKET {
-            (order.u32(block, 8), 0)
-        } else {
+        head.clear_extras();
+        let mut id = order.u32(block, 8);
+        if kind == PACKET {
+            id = u32::from(order.u16(block, 8));
+            // All ones: not known.
             let lost = Some(order.u16(block, 10)).filter(|lost| *lost != u16::MAX);
-            (u32::from(order.u16(block, 8)), u64::from(lost.unwrap_or(0)))
-        };
+            head.lost = u64::from(lost.unwrap_or(0));
+        }
         let Some(interface) = self.interfaces.get(id as usize) else {
-            return Err(self.undeclared(id));
+            return Err(self.undeclared(id).into());
         };
         let units = u64::from(order.u32(block, 12)) << 32 | u64::from(order.u32(block, 16));
-        let (cap_len, orig_len) = (order.u32(block, 20), order.u32(block, 24));
-        let space = block.len() - DATA - 4;
+        let cap_len = order.u32(block, 20);
+        let space = block.len() - PACKET_DATA - 4;
         if cap_len as usize > space {
             let (most, bound) = (space as u32, "block");
-            return Err(CaptureFault::CapturedLength { cap_len, most, bound });
+            return Err(CaptureFault::CapturedLength { cap_len, most, bound }.into());
         }
         let (ts_ns, fits) = interface.clock.to_ns(units);
-        let mut head = Head {
-            interface: self.interfaces_before.wrapping_add(id),
-            lost,
-            ..Head::new(ts_ns, window.place(DATA), cap_len, orig_len, interface.link)
-        };
         if !fits {
             tally.out_of_range += 1;
         }
+        head.ts_ns = ts_ns;
+        head.cap_len = cap_len;
+        head.orig_len = order.u32(block, 24);
+        head.link = interface.link;
+        head.interface = self.interfaces_before.wrapping_add(id);
         // The space is a multiple of 4, so the padded data fit too.
-        let options = &block[DATA + (cap_len as usize).next_multiple_of(4)..block.len() - 4];
+        let options = PACKET_DATA + (cap_len as usize).next_multiple_of(4);
+        let options = &block[options..block.len() - 4];
         if !options.is_empty() {
-            self.packet_options(kind, options, &mut head, tally)?;
+            self.packet_options(kind, options, tally, head)?;
         }
-        Ok(head)
+        Ok(())
     }
 
     fn packet_options(
         &self,
         kind: u32,
         options: &[u8],
-        head: &mut Head,
         tally: &mut Tally,
+        head: &mut Head,
     ) -> Result<(), CaptureFault> {
         let order = self.order;
         for_options(order, options, |code, value| {
@@ -250,23 +273,26 @@ impl Pcapng {
 
     fn simple_packet(
         &self,
-        window: &Window,
         block: &[u8],
         tally: &mut Tally,
-    ) -> Result<Head, CaptureFault> {
-        const DATA: usize = 12;
+        head: &mut Head,
+    ) -> Result<(), CaptureFault> {
         let interface = self.interfaces.first().ok_or_else(|| self.undeclared(0))?;
         let orig_len = self.order.u32(block, 8);
         let snaplen = if interface.snaplen == 0 { u32::MAX } else { interface.snaplen };
         // The captured length is not stored: it is the original one, cut by the snapshot length.
         let cap_len = orig_len.min(snaplen);
-        let space = (block.len() - DATA - 4) as u32;
+        let space = (block.len() - SIMPLE_PACKET_DATA - 4) as u32;
         if cap_len > space {
             return Err(CaptureFault::CapturedLength { cap_len, most: space, bound: "block" });
         }
         tally.no_time += 1;
-        let head = Head::new(tally.last_ns, window.place(DATA), cap_len, orig_len, interface.link);
-        Ok(Head { interface: self.interfaces_before, ..head })
+        head.clear_extras();
+        head.ts_ns = tally.last_ns;
+        (head.cap_len, head.orig_len) = (cap_len, orig_len);
+        head.link = interface.link;
+        head.interface = self.interfaces_before;
+        Ok(())
     }
 
     fn undeclared(&self, interface: u32) -> CaptureFault {

@@ -19,31 +19,31 @@ use super::{NoteKind, Packet, Truncation};
 /// Distinct block types and link types that are counted apart.
 const KINDS: usize = 16;
 
-/// A fault and the byte at which it is.
+/// A fault of the block or record at the first unparsed byte.
+///
+/// Boxed, since nothing of it should be moved around with each packet.
 #[derive(Debug)]
-pub(super) struct Fault {
-    offset: Option<u64>,
-    reason: CaptureFault,
-}
+pub(super) struct Fault(Box<CaptureFault>);
 
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Self { offset: None, reason: CaptureFault::Read(error) }
+impl From<CaptureFault> for Fault {
+    #[cold]
+    fn from(reason: CaptureFault) -> Self {
+        Self(Box::new(reason))
     }
 }
 
-impl Window {
-    /// Returns a fault of the block or record at the first unparsed byte.
+impl From<io::Error> for Fault {
     #[cold]
-    pub(super) fn fault(&self, reason: CaptureFault) -> Fault {
-        Fault { offset: Some(self.offset()), reason }
+    fn from(error: io::Error) -> Self {
+        CaptureFault::Read(error).into()
     }
 }
 
 /// What a parser found.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// A packet.
-    Packet(Head),
+    /// A packet, whose head was filled in.
+    Packet,
     /// The end, after the last complete block.
     End,
     /// The end, inside a block that has so many bytes when complete.
@@ -74,26 +74,26 @@ pub(super) struct Head {
 }
 
 impl Head {
+    const NONE: Self = Self {
+        ts_ns: 0,
+        place: 0,
+        cap_len: 0,
+        orig_len: 0,
+        link: LinkType::NULL,
+        interface: 0,
+        queue: None,
+        direction: Direction::Unknown,
+        recorded_hash: None,
+        lost: 0,
+    };
+
+    /// Forgets what only some packets have.
     #[inline(always)]
-    pub(super) fn new(
-        ts_ns: u64,
-        place: usize,
-        cap_len: u32,
-        orig_len: u32,
-        link: LinkType,
-    ) -> Self {
-        Self {
-            ts_ns,
-            place,
-            cap_len,
-            orig_len,
-            link,
-            interface: 0,
-            queue: None,
-            direction: Direction::Unknown,
-            recorded_hash: None,
-            lost: 0,
-        }
+    pub(super) fn clear_extras(&mut self) {
+        self.queue = None;
+        self.direction = Direction::Unknown;
+        self.recorded_hash = None;
+        self.lost = 0;
     }
 }
 
@@ -224,6 +224,8 @@ pub(super) struct Source {
     format: Option<Format>,
     truncation: Option<Truncation>,
     tally: Tally,
+    /// The packet that was read last.
+    head: Head,
 }
 
 impl Source {
@@ -244,10 +246,13 @@ impl Source {
             format: None,
             truncation: None,
             tally: Tally::default(),
+            head: Head::NONE,
         };
         match source.read_header(options.block_limit) {
             Ok(Ok(format)) => source.format = Some(format),
-            Ok(Err(wants)) => source.cut(wants)?,
+            Ok(Err(wants)) => {
+                source.cut(wants)?;
+            }
             Err(fault) => return Err(source.error(fault)),
         }
         Ok(source)
@@ -260,9 +265,9 @@ impl Source {
             let bytes = window.bytes();
             let section = pcapng::SECTION_HEADER.to_le_bytes();
             return match bytes {
-                [] if !window.is_cut() => Err(window.fault(CaptureFault::Empty)),
+                [] if !window.is_cut() => Err(CaptureFault::Empty.into()),
                 _ if pcap::may_begin(bytes) || section.starts_with(bytes) => Ok(Err(4)),
-                _ => Err(window.fault(CaptureFault::NotACapture(bytes.to_vec()))),
+                _ => Err(CaptureFault::NotACapture(bytes.to_vec()).into()),
             };
         }
         let first = *window.bytes().first_chunk().expect("four bytes were ensured");
@@ -275,30 +280,28 @@ impl Source {
         }
         window.ensure(8)?;
         let first = window.bytes().iter().take(8).copied().collect();
-        Err(window.fault(CaptureFault::NotACapture(first)))
+        Err(CaptureFault::NotACapture(first).into())
     }
 
-    /// Reads the next packet; its bytes are in the window until the next call.
+    /// Reads the next packet, or returns `false` after the last.
     #[inline]
-    pub(super) fn advance(&mut self) -> Result<Option<Head>, CaptureError> {
+    pub(super) fn advance(&mut self) -> Result<bool, CaptureError> {
+        let Self { window, tally, head, .. } = self;
         let step = match &mut self.format {
-            Some(Format::Pcap(format)) => format.next(&mut self.window, &mut self.tally),
-            Some(Format::Pcapng(format)) => format.next(&mut self.window, &mut self.tally),
+            Some(Format::Pcap(format)) => format.next(window, head),
+            Some(Format::Pcapng(format)) => format.next(window, tally, head),
             None => return self.ended(),
         };
         match step {
-            Ok(Step::Packet(head)) => Ok(Some(head)),
-            Ok(Step::Cut(wants)) => {
-                self.cut(wants)?;
-                Ok(None)
+            Ok(Step::Packet) => {
+                self.tally.packet(&self.head);
+                Ok(true)
             }
-            Ok(Step::End) if self.window.is_cut() => {
-                self.cut(0)?;
-                Ok(None)
-            }
+            Ok(Step::Cut(wants)) => self.cut(wants),
+            Ok(Step::End) if self.window.is_cut() => self.cut(0),
             Ok(Step::End) => {
                 self.format = None;
-                Ok(None)
+                Ok(false)
             }
             Err(fault) => Err(self.error(fault)),
         }
@@ -306,7 +309,7 @@ impl Source {
 
     /// Ends the capture inside a block of so many bytes.
     #[cold]
-    fn cut(&mut self, wants: u64) -> Result<(), CaptureError> {
+    fn cut(&mut self, wants: u64) -> Result<bool, CaptureError> {
         self.format = None;
         self.truncation = Some(Truncation {
             offset: self.window.offset(),
@@ -315,34 +318,42 @@ impl Source {
             packets: self.tally.packets,
             compressed: self.window.is_cut(),
         });
-        self.ended().map(|_| ())
+        self.ended()
     }
 
     #[cold]
-    fn ended(&self) -> Result<Option<Head>, CaptureError> {
+    fn ended(&self) -> Result<bool, CaptureError> {
         match self.truncation {
             Some(truncation) if self.strict => {
                 let reason = CaptureFault::Truncated(truncation);
                 Err(CaptureError::new(&self.name, Some(truncation.offset), reason))
             }
-            _ => Ok(None),
+            _ => Ok(false),
         }
     }
 
     #[cold]
     fn error(&self, fault: Fault) -> CaptureError {
-        let offset = match &fault.reason {
+        let Fault(reason) = fault;
+        let offset = match &*reason {
             CaptureFault::Empty | CaptureFault::NotACapture(_) => None,
             // Where reading stopped.
             CaptureFault::Read(_) => Some(self.window.offset() + self.window.left() as u64),
-            _ => fault.offset,
+            _ => Some(self.window.offset()),
         };
-        CaptureError::new(&self.name, offset, fault.reason)
+        CaptureError::new(&self.name, offset, *reason)
     }
 
-    /// Returns the packet that [`advance`](Self::advance) returned last.
+    /// Returns the time of the packet that was read last.
+    #[inline]
+    pub(super) fn time_ns(&self) -> u64 {
+        self.head.ts_ns
+    }
+
+    /// Returns the packet that was read last.
     #[inline(always)]
-    pub(super) fn packet(&self, head: &Head) -> Packet<'_> {
+    pub(super) fn packet(&self) -> Packet<'_> {
+        let head = &self.head;
         let data = self.window.at(head.place, head.cap_len as usize);
         let direction = match head.direction {
             Direction::Unknown => head.link.direction(data),
