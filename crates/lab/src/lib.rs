@@ -6,5 +6,6 @@ pub mod capture;
 pub mod config;
 pub mod generate;
 pub mod host;
+pub mod listing;
 pub mod report;
 pub mod rss;
