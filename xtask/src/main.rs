@@ -3,6 +3,7 @@
 
 mod ebpf;
 mod generate;
+mod man;
 mod oracle;
 mod verifier;
 
@@ -32,6 +33,8 @@ enum Chore {
     Sample(generate::SampleArgs),
     /// Makes a large capture for benches
     Generate(generate::GenerateArgs),
+    /// Makes the man pages
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Chore::Oracle(args) => oracle::run(&args),
         Chore::Sample(args) => generate::sample(&args),
         Chore::Generate(args) => generate::generate(&args),
+        Chore::Man(args) => man::run(&args),
     };
     match result {
         Ok(code) => code,

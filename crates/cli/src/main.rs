@@ -1,2 +1,7 @@
 //! The `rxsteer` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    rxsteer::run(std::env::args_os()).into()
+}

@@ -55,15 +55,6 @@ pub enum Inputs {
     Files(Vec<PathBuf>),
 }
 
-/// The CPUs of a simple host.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Cpus {
-    /// Ids from 0.
-    Count(u32),
-    /// These ids.
-    Set(CpuSet),
-}
-
 /// Where the host model comes from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HostChoice {
@@ -71,8 +62,8 @@ pub enum HostChoice {
     Default,
     /// Made from two numbers.
     Simple {
-        /// Its CPUs.
-        cpus: Cpus,
+        /// Ids of its CPUs.
+        cpus: Box<CpuSet>,
         /// Its receive queues.
         queues: u32,
     },
@@ -315,13 +306,14 @@ fn host(args: &ReplayArgs) -> Result<(HostChoice, Option<Mask>), UsageError> {
         if ["all", "none", "local", "housekeeping"].contains(&text) {
             mask = Some(parse("--cpus", text)?);
         } else if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            cpus = Some(Cpus::Count(positive("--cpus", text, rxsteer_core::CpuId::LIMIT.into())?));
+            let count = positive("--cpus", text, rxsteer_core::CpuId::LIMIT.into())?;
+            cpus = Some(CpuSet::first_n(count));
         } else {
             let set = CpuSet::from_list(text).map_err(|error| {
                 let allowed = "allowed are a number (16), a list of ids (0-3,8), all, none, local";
                 UsageError::new("--cpus", format_args!("`{text}`: {error}; {allowed}"))
             })?;
-            cpus = Some(set_of_cpus("--cpus", set)?);
+            cpus = Some(not_empty("--cpus", set)?);
         }
     }
     if let Some(text) = &args.cpu_mask {
@@ -329,7 +321,7 @@ fn host(args: &ReplayArgs) -> Result<(HostChoice, Option<Mask>), UsageError> {
             let allowed = "allowed are hex digits with a comma each 32 bits, such as 3,ffffffff";
             UsageError::new("--cpu-mask", format_args!("`{text}`: {error}; {allowed}"))
         })?;
-        cpus = Some(set_of_cpus("--cpu-mask", set)?);
+        cpus = Some(not_empty("--cpu-mask", set)?);
     }
     let queues = args
         .queues
@@ -340,18 +332,18 @@ fn host(args: &ReplayArgs) -> Result<(HostChoice, Option<Mask>), UsageError> {
         (Some(file), _, _) => HostChoice::File(file.clone()),
         (None, None, None) => HostChoice::Default,
         (None, cpus, queues) => HostChoice::Simple {
-            cpus: cpus.unwrap_or(Cpus::Count(DEFAULT_CPUS)),
+            cpus: Box::new(cpus.unwrap_or_else(|| CpuSet::first_n(DEFAULT_CPUS))),
             queues: queues.unwrap_or(1),
         },
     };
     Ok((choice, mask))
 }
 
-fn set_of_cpus(flag: &'static str, set: CpuSet) -> Result<Cpus, UsageError> {
+fn not_empty(flag: &'static str, set: CpuSet) -> Result<CpuSet, UsageError> {
     if set.is_empty() {
         return Err(UsageError::new(flag, "no CPU is named; a host has at least one"));
     }
-    Ok(Cpus::Set(set))
+    Ok(set)
 }
 
 fn sweep(text: &str) -> Result<Vec<u32>, UsageError> {

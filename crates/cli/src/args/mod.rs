@@ -55,7 +55,7 @@ pub struct Global {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Verb {
     /// Replay captures on a modelled host under several policies, compare, and recommend
-    #[command(after_help = AFTER_HELP)]
+    #[command(after_help = AFTER_HELP, after_long_help = format!("{EXAMPLES}\n\n{AFTER_HELP}"))]
     Replay(Box<ReplayArgs>),
     /// Show what is read of each packet: layers, flow key, class, hash, flow; one line each
     #[command(after_help = AFTER_HELP)]
@@ -71,7 +71,8 @@ pub enum Verb {
 /// Which captures to read.
 #[derive(Args, Clone, Debug, Default)]
 pub struct InputArgs {
-    /// Captures: pcap or pcapng, plain, gzip or zstd; several are merged by time; - is stdin
+    /// Captures: pcap or pcapng, plain, gzip or zstd; several are merged by time; - is stdin; replay
+    /// without one takes the built-in sample
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
     /// The same, as tcpdump takes it; may be given several times

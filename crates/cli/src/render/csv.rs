@@ -16,7 +16,7 @@ pub fn write<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
     let mut header_done = false;
     for policy in &report.policies {
         let value = serde_json::to_value(policy)?;
-        let mut columns = Vec::new();
+        let mut columns = vec![("policy".to_owned(), policy.policy.clone())];
         flatten(String::new(), &value, &mut columns);
         if !header_done {
             writer.write_record(columns.iter().map(|(name, _)| name)).map_err(io_error)?;
@@ -27,7 +27,8 @@ pub fn write<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
     writer.flush()
 }
 
-fn io_error(error: csv::Error) -> io::Error {
+/// Returns the cause of a failed write as it was: a closed pipe stays one.
+pub(crate) fn io_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),
@@ -36,6 +37,8 @@ fn io_error(error: csv::Error) -> io::Error {
 
 fn flatten(name: String, value: &Value, columns: &mut Vec<(String, String)>) {
     match value {
+        // It is the first column.
+        Value::String(_) if name == "policy" => {}
         Value::Object(map) => {
             for (key, value) in map {
                 let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };

@@ -34,7 +34,7 @@ pub fn percent(share: f64) -> String {
     if percent > 0.0 && percent < 0.05 {
         return "<0.1 %".into();
     }
-    if percent < 100.0 && percent >= 99.95 {
+    if (99.95..100.0).contains(&percent) {
         return ">99.9 %".into();
     }
     format!("{percent:.1} %")

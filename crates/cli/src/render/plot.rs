@@ -86,9 +86,7 @@ pub(super) fn cpu_load(policies: &[PolicyReport]) -> Option<String> {
 /// Returns lines over a plane whose x axis is linear or doubles.
 pub(super) fn lines(lines: &[Line], x_name: &str, y_name: &str, doubling: bool) -> Option<String> {
     let all = || lines.iter().flat_map(|line| &line.points);
-    if all().next().is_none() {
-        return None;
-    }
+    all().next()?;
     let bounds = |pick: fn(&(f64, f64)) -> f64| {
         let low = all().map(pick).fold(f64::INFINITY, f64::min);
         let high = all().map(pick).fold(f64::NEG_INFINITY, f64::max);
