@@ -9,3 +9,4 @@ pub mod host;
 pub mod listing;
 pub mod report;
 pub mod rss;
+pub mod service;
