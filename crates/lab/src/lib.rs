@@ -4,6 +4,7 @@
 
 pub mod capture;
 pub mod config;
+pub mod consumer;
 pub mod generate;
 pub mod host;
 pub mod listing;

@@ -1,5 +1,6 @@
 //! Counters by class, by reason and by cause of loss.
 
+use rxsteer_core::steer::{Class, Reason};
 use serde::Serialize;
 
 /// One counter per class of packet.
@@ -18,6 +19,18 @@ pub struct ByClass {
 }
 
 impl ByClass {
+    /// Returns the counter of a class.
+    #[inline]
+    pub const fn of(&mut self, class: Class) -> &mut u64 {
+        match class {
+            Class::Tcp => &mut self.tcp,
+            Class::TcpSyn => &mut self.tcp_syn,
+            Class::Udp => &mut self.udp,
+            Class::Tunnel => &mut self.tunnel,
+            Class::Other => &mut self.other,
+        }
+    }
+
     /// Returns the sum over all classes.
     pub const fn total(&self) -> u64 {
         self.tcp + self.tcp_syn + self.udp + self.tunnel + self.other
@@ -57,6 +70,21 @@ pub struct ByReason {
 }
 
 impl ByReason {
+    /// Returns the counters of a reason.
+    #[inline]
+    pub const fn of(&mut self, reason: Reason) -> &mut ByClass {
+        match reason {
+            Reason::Hit => &mut self.hit,
+            Reason::Miss => &mut self.miss,
+            Reason::NoFlow => &mut self.no_flow,
+            Reason::Held => &mut self.held,
+            Reason::Beside => &mut self.beside,
+            Reason::Spilled => &mut self.spilled,
+            Reason::Shed => &mut self.shed,
+            Reason::Local => &mut self.local,
+        }
+    }
+
     /// Returns the names and counters in a fixed order.
     pub const fn named(&self) -> [(&'static str, ByClass); 8] {
         [

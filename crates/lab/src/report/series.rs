@@ -66,6 +66,13 @@ impl Series {
         &mut self.points[index]
     }
 
+    /// Adds counts to the point of a time.
+    pub(crate) fn add(&mut self, time_ns: u64, counts: SeriesPoint) {
+        if counts != SeriesPoint::default() {
+            self.at(time_ns).add(counts);
+        }
+    }
+
     #[cold]
     fn halve(&mut self) {
         self.width_ns = self.width_ns.saturating_mul(2);

@@ -15,6 +15,8 @@ pub struct CpuLoad {
     pub read: u64,
     /// Packets dropped at its rings or its backlog.
     pub dropped: u64,
+    /// Signals sent to other CPUs.
+    pub signals: u64,
     /// Most packets that waited on the backlog.
     pub max_backlog: u32,
     /// Time spent working in ns.

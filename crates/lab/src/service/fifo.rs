@@ -192,6 +192,7 @@ impl Fifo {
             if waiting == 0 {
                 cost_here += u64::from(self.costs.signal_send);
                 cost_ns += u64::from(self.costs.signal_take);
+                self.cpus.states[on.index()].load.signals += 1;
             }
         }
         stages.queued(&job, &choice, self.cpus.tail(to));

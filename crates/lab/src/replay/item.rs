@@ -1,0 +1,52 @@
+//! What the front of a replay tells every policy: the same items, in order of time.
+
+use rxsteer_core::CpuId;
+
+use crate::service::Job;
+
+/// Something that happens at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timed {
+    /// Time in ns since the first packet.
+    pub(super) ns: u64,
+    /// What happens.
+    pub(super) item: Item,
+}
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Item {
+    /// A packet arrives.
+    Packet(Job),
+    /// The user of a connected socket sends.
+    Sent { socket: u32, socket_use: u32 },
+    /// A socket comes to be, in a place that is free or whose occupant is gone.
+    Open(Opened),
+    /// An unconnected socket is connected.
+    Connect { socket: u32 },
+    /// A connected socket is disconnected.
+    Disconnect { socket: u32 },
+    /// A socket is closed, its place will be used again.
+    Close { socket: u32 },
+    /// The thread that reads a socket is on another CPU from now on.
+    Place { socket: u32, cpu: CpuId },
+    /// The event of this number takes place.
+    Event(u32),
+}
+
+/// A socket that comes to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opened {
+    /// Its place.
+    pub(super) socket: u32,
+    /// Which occupant of that place it is.
+    pub(super) socket_use: u32,
+    /// CPU of its reader.
+    pub(super) cpu: CpuId,
+    /// Work of its reader on one packet, in ns.
+    pub(super) work_ns: u32,
+    /// Whether it is of TCP.
+    pub(super) tcp: bool,
+    /// Whether it is connected.
+    pub(super) connected: bool,
+}

@@ -1,0 +1,599 @@
+//! One policy's side of a replay: it decides, remembers its sockets and flows, and counts.
+//!
+//! Always true: every packet is counted under one reason (or as lost in the ring) and under one
+//! end; state is bounded by the limits on flows and sockets of the front.
+
+use hdrhistogram::Histogram;
+use rxsteer_core::steer::{Class, KernelVersion, Packet, PolicyKind, Reason, SocketFlow};
+use rxsteer_core::table::{Epoch, Probe, Recorded};
+use rxsteer_core::{CpuId, FlowHash};
+
+use super::item::Opened;
+use super::tables::PolicyTables;
+use crate::host::{Costs, Host, Limits};
+use crate::report::{
+    ByReason, CpuReport, Distances, Drops, Latency, Moves, PolicyReport, Probes, Series,
+    SeriesPoint, Writes,
+};
+use crate::service::{Choice, Cpus, Drop, Job, Reading, Stages};
+
+/// Memory that the kernel charges to a socket for one packet besides its bytes (the usual
+/// `truesize` of a small packet: buffer head and shared info).
+const PACKET_OVERHEAD: u32 = 768;
+
+/// One policy's decisions, state and counters.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) kind: PolicyKind,
+    pub(super) tables: PolicyTables,
+    sockets: Vec<SocketState>,
+    flows: Vec<FlowState>,
+    costs: Costs,
+    limits: Limits,
+    cache: Vec<u32>,
+    epoch: Epoch,
+    counts: Counts,
+    latency: Histogram<u64>,
+    latency_sum: u128,
+    series: Series,
+    point: SeriesPoint,
+    point_span: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct SocketState {
+    flow: SocketFlow,
+    /// Which occupant of the place this is; 0 for none.
+    socket_use: u32,
+    /// Bytes in the receive buffer.
+    queued_bytes: u64,
+    /// Bytes of packets that were admitted and are not read yet, wherever they are.
+    admitted_bytes: u64,
+    waiting: u32,
+    work_ns: u32,
+    cpu: CpuId,
+    tcp: bool,
+    connected: bool,
+    open: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct FlowState {
+    flow_use: u32,
+    max_seq: u32,
+    last_tail: u32,
+    last_cpu: u16,
+    flags: u16,
+}
+
+const FLOW_PLACED: u16 = 1;
+const FLOW_QUEUED: u16 = 2;
+const FLOW_REORDERED: u16 = 4;
+
+#[derive(Debug, Default)]
+struct Counts {
+    received: u64,
+    reasons: [[u64; Class::COUNT]; Reason::COUNT],
+    probes: [u64; Probe::COUNT],
+    second_line: u64,
+    asked: u64,
+    hits: u64,
+    wrong_steers: u64,
+    writes: Writes,
+    moves: Moves,
+    reordered: u64,
+    reordered_flows: u64,
+    reordered_packets: Vec<u64>,
+    distances: Distances,
+    handoffs: u64,
+    wakeups: u64,
+    read: u64,
+    finished: u64,
+    drops: Drops,
+    pub(super) rehomed: u64,
+}
+
+/// Most numbers of reordered packets that are kept.
+const MOST_NAMED: usize = 16;
+
+impl Ledger {
+    pub(super) fn new(kind: PolicyKind, host: &Host, kernel: KernelVersion, drain: bool) -> Self {
+        let new = || Histogram::new_with_bounds(1, 1 << 40, 2).expect("the bounds are in order");
+        Self {
+            kind,
+            tables: PolicyTables::new(kind, host, kernel, drain),
+            sockets: Vec::new(),
+            flows: Vec::new(),
+            costs: host.costs,
+            limits: host.limits,
+            cache: host.cache_numbers(),
+            epoch: Epoch(0),
+            counts: Counts::default(),
+            latency: new(),
+            latency_sum: 0,
+            series: Series::default(),
+            point: SeriesPoint::default(),
+            point_span: 0,
+        }
+    }
+
+    /// Counts a packet that arrives.
+    #[inline]
+    pub(super) fn arrived(&mut self, now_ns: u64) {
+        self.counts.received += 1;
+        let epoch = Epoch::from_ns(now_ns);
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.tables.sweep(epoch);
+        }
+    }
+
+    pub(super) fn rehomed(&mut self, packets: u64) {
+        self.counts.rehomed += packets;
+    }
+
+    pub(super) fn opened(&mut self, opened: &Opened) {
+        let place = opened.socket as usize;
+        if place >= self.sockets.len() {
+            self.sockets.resize(place + 1, SocketState::default());
+        }
+        let class = if opened.tcp { Class::Tcp } else { Class::Udp };
+        self.sockets[place] = SocketState {
+            flow: SocketFlow::new(FlowHash::NONE, class),
+            socket_use: opened.socket_use,
+            work_ns: opened.work_ns,
+            cpu: opened.cpu,
+            tcp: opened.tcp,
+            connected: opened.connected,
+            open: true,
+            ..SocketState::default()
+        };
+    }
+
+    pub(super) fn connected(&mut self, socket: u32) {
+        if let Some(state) = self.sockets.get_mut(socket as usize) {
+            state.connected = true;
+        }
+    }
+
+    pub(super) fn placed(&mut self, socket: u32, cpu: CpuId) {
+        if let Some(state) = self.sockets.get_mut(socket as usize) {
+            state.cpu = cpu;
+        }
+    }
+
+    pub(super) fn disconnected(&mut self, socket: u32) {
+        let Some(state) = self.sockets.get_mut(socket as usize) else { return };
+        state.connected = false;
+        let (hash, tcp) = (state.flow.hash(), state.tcp);
+        let recorded = self.tables.steering.disconnect(&mut state.flow);
+        self.withdrawn(hash, tcp, recorded);
+    }
+
+    pub(super) fn closed(&mut self, socket: u32) {
+        let Some(state) = self.sockets.get_mut(socket as usize) else { return };
+        state.open = false;
+        let (hash, tcp) = (state.flow.hash(), state.tcp);
+        // Linux has nothing to delete for a socket that is not connected: it saved no hash.
+        let recorded = self.tables.steering.close(&mut state.flow);
+        self.withdrawn(hash, tcp, recorded);
+    }
+
+    fn withdrawn(&mut self, hash: FlowHash, tcp: bool, recorded: Recorded) {
+        if recorded != Recorded::Cleared {
+            return;
+        }
+        match self.tables.writer(hash, tcp) {
+            Some(writer) if writer != hash && !writer.is_none() => {
+                self.counts.writes.wiped_others += 1;
+            }
+            _ => self.counts.writes.withdrawn += 1,
+        }
+        self.tables.set_writer(hash, tcp, FlowHash::NONE);
+    }
+
+    /// The user of a connected socket sends: the flow of its last packet is recorded.
+    pub(super) fn sent(&mut self, socket: u32, socket_use: u32) {
+        let Some(state) = self.sockets.get(socket as usize) else { return };
+        if state.socket_use == socket_use && state.connected && !state.flow.hash().is_none() {
+            self.record(socket as usize, state.flow.hash(), state.cpu);
+        }
+    }
+
+    fn record(&mut self, socket: usize, hash: FlowHash, cpu: CpuId) {
+        let state = &mut self.sockets[socket];
+        let recorded = self.tables.steering.record(&mut state.flow, hash, cpu, self.epoch);
+        let tcp = state.tcp;
+        self.recorded(hash, tcp, recorded);
+    }
+
+    fn recorded(&mut self, hash: FlowHash, tcp: bool, recorded: Recorded) {
+        let writes = &mut self.counts.writes;
+        let before = self.tables.writer(hash, tcp);
+        match recorded {
+            Recorded::NotAFlow | Recorded::Contended => return,
+            Recorded::Muted => {
+                writes.refused += 1;
+                return;
+            }
+            Recorded::Unchanged | Recorded::Refreshed => writes.unchanged += 1,
+            Recorded::Moved | Recorded::Inserted | Recorded::Evicted(_) => writes.by_flows += 1,
+            Recorded::Cleared => return,
+        }
+        let took_a_place = match before {
+            Some(writer) => recorded.wrote() && writer != hash && !writer.is_none(),
+            None => matches!(recorded, Recorded::Evicted(_)),
+        };
+        writes.evictions += u64::from(took_a_place);
+        self.tables.set_writer(hash, tcp, hash);
+    }
+
+    fn point(&mut self, now_ns: u64) -> &mut SeriesPoint {
+        // Spans of 2^20 ns, so that only one shift is needed for each packet.
+        let span = now_ns >> 20;
+        if span != self.point_span {
+            self.flush_point();
+            self.point_span = span;
+        }
+        &mut self.point
+    }
+
+    fn flush_point(&mut self) {
+        self.series.add(self.point_span << 20, std::mem::take(&mut self.point));
+    }
+
+    fn finished(&mut self, job: &Job, now_ns: u64) {
+        let ns = now_ns - job.arrived_ns;
+        self.latency.saturating_record(ns.max(1));
+        self.latency_sum += u128::from(ns);
+    }
+
+    /// Returns the flow's state, begun anew if the place has a new occupant; `None` if the place
+    /// has been given to a later flow.
+    #[inline]
+    fn flow(&mut self, job: &Job) -> Option<&mut FlowState> {
+        let place = job.flow as usize;
+        if place >= self.flows.len() {
+            self.flows.resize(place + 1, FlowState::default());
+        }
+        let flow = &mut self.flows[place];
+        if flow.flow_use != job.flow_use {
+            if flow.flow_use.wrapping_sub(job.flow_use) as i32 > 0 {
+                return None;
+            }
+            *flow = FlowState { flow_use: job.flow_use, ..FlowState::default() };
+        }
+        Some(flow)
+    }
+
+    fn socket(&mut self, job: &Job) -> Option<&mut SocketState> {
+        let state = self.sockets.get_mut(job.socket as usize)?;
+        (state.socket_use == job.socket_use && state.open).then_some(state)
+    }
+
+    /// Follows a flow to its CPU and counts how it got there.
+    #[inline]
+    fn follow(&mut self, job: &Job, choice: &Choice, cpus: &Cpus) {
+        use rxsteer_core::steer::Host as _;
+        let cpu = choice.decision.cpu;
+        let inline = choice.is_inline();
+        let Some(flow) = self.flow(job) else { return };
+        let mut moved = false;
+        let mut unsafe_move = false;
+        if flow.flags & FLOW_PLACED != 0 && flow.last_cpu != cpu.0 {
+            moved = true;
+            let old = CpuId(flow.last_cpu);
+            unsafe_move = flow.flags & FLOW_QUEUED != 0
+                && cpus.is_online(old)
+                && (cpus.head(old).wrapping_sub(flow.last_tail) as i32) < 0;
+        }
+        flow.last_cpu = cpu.0;
+        flow.flags |= FLOW_PLACED;
+        if inline {
+            flow.flags &= !FLOW_QUEUED;
+        }
+        self.counts.moves.moved += u64::from(moved);
+        self.counts.moves.unsafe_moves += u64::from(unsafe_move);
+    }
+
+    fn note_reordered(&mut self, job: &Job, now_ns: u64) {
+        self.counts.reordered += 1;
+        if self.counts.reordered_packets.len() < MOST_NAMED {
+            self.counts.reordered_packets.push(job.number);
+        }
+        self.point(now_ns).reordered += 1;
+    }
+}
+
+impl Stages for Ledger {
+    #[inline]
+    fn choose(&mut self, job: &Job, on: CpuId, now_ns: u64, cpus: &Cpus, again: bool) -> Choice {
+        let charge = u64::from(job.len) + u64::from(PACKET_OVERHEAD);
+        let aware = self.kind == PolicyKind::FlowAware;
+        let limit = self.limits.udp_receive_buffer;
+        let mut refused = false;
+        if aware && job.wants_reader && !job.class.is_tcp() && !again {
+            if let Some(socket) = self.socket(job) {
+                refused = socket.admitted_bytes > 0 && socket.admitted_bytes + charge > limit;
+                if !refused {
+                    socket.admitted_bytes += charge;
+                }
+            }
+        }
+        let queue_index = job.queue.index();
+        let queue = self.tables.queue(queue_index);
+        let packet = Packet {
+            hash: job.hash,
+            class: job.class,
+            rule: job.rule,
+            arrived_on: on,
+            refused,
+        };
+        let decision = self.tables.steering.steer(&queue, &packet, cpus, self.epoch);
+        let mut cost_ns = 0;
+        if self.tables.needs_hash(queue_index) {
+            cost_ns = self.costs.hash.saturating_add(self.costs.choose);
+            if decision.probe != Probe::NotAsked {
+                let lines = 1 + u32::from(decision.second_line);
+                cost_ns = cost_ns.saturating_add(self.costs.probe.saturating_mul(lines));
+            }
+        }
+        let choice = Choice { decision, cost_ns };
+        let shed = decision.reason == Reason::Shed;
+        if !shed {
+            self.follow(job, &choice, cpus);
+        }
+        if again {
+            return choice;
+        }
+
+        let hit = decision.probe == Probe::Hit;
+        let wrong = hit
+            && self.tables.writer(job.hash, job.class.is_tcp()).is_some_and(|w| w != job.hash);
+        let has_table = self.kind.follows();
+        let counts = &mut self.counts;
+        counts.reasons[decision.reason.index()][job.class.index()] += 1;
+        counts.probes[decision.probe.index()] += 1;
+        counts.second_line += u64::from(decision.second_line);
+        counts.wrong_steers += u64::from(wrong);
+        counts.handoffs += u64::from(!shed && decision.cpu != on);
+        counts.moves.held += u64::from(decision.reason == Reason::Held);
+        let asked = job.connected && has_table && job.class != Class::TcpSyn;
+        let own_hit = asked && hit && !wrong;
+        counts.asked += u64::from(asked);
+        counts.hits += u64::from(own_hit);
+        let point = self.point(now_ns);
+        point.packets += 1;
+        point.asked += u64::from(asked);
+        point.hits += u64::from(own_hit);
+        choice
+    }
+
+    #[inline]
+    fn queued(&mut self, job: &Job, choice: &Choice, tail: u32) {
+        let queue = self.tables.queue(job.queue.index());
+        self.tables.steering.enqueued(&queue, job.hash, &choice.decision, tail);
+        if let Some(flow) = self.flow(job) {
+            flow.last_tail = tail;
+            flow.flags |= FLOW_QUEUED;
+        }
+    }
+
+    #[inline]
+    fn processed(&mut self, job: &Job, on: CpuId, now_ns: u64) -> Option<Reading> {
+        if let Some(flow) = self.flow(job) {
+            if job.seq < flow.max_seq {
+                let first = flow.flags & FLOW_REORDERED == 0;
+                flow.flags |= FLOW_REORDERED;
+                self.counts.reordered_flows += u64::from(first);
+                self.note_reordered(job, now_ns);
+            } else {
+                flow.max_seq = job.seq;
+            }
+        }
+        let charge = u64::from(job.len) + u64::from(PACKET_OVERHEAD);
+        let limits = self.limits;
+        let Some(socket) = self.socket(job) else {
+            self.counts.distances.no_consumer += 1;
+            self.counts.finished += 1;
+            self.finished(job, now_ns);
+            return None;
+        };
+        let cpu = socket.cpu;
+        if !job.wants_reader {
+            self.counts.finished += 1;
+            self.count_distance(on, cpu);
+            self.finished(job, now_ns);
+            return None;
+        }
+        let buffer =
+            if socket.tcp { limits.tcp_receive_buffer } else { limits.udp_receive_buffer };
+        if socket.queued_bytes > 0 && socket.queued_bytes + charge > buffer {
+            socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge);
+            self.counts.drops.receive_buffer += 1;
+            self.count_distance(on, cpu);
+            self.point(now_ns).dropped += 1;
+            return None;
+        }
+        socket.queued_bytes += charge;
+        let asleep = socket.waiting == 0;
+        socket.waiting += 1;
+        let work_ns = socket.work_ns;
+        self.counts.wakeups += u64::from(asleep);
+        self.count_distance(on, cpu);
+        Some(Reading { cpu, asleep, work_ns })
+    }
+
+    #[inline]
+    fn read(&mut self, job: &Job, on: CpuId, now_ns: u64) {
+        self.counts.read += 1;
+        self.finished(job, now_ns);
+        let charge = u64::from(job.len) + u64::from(PACKET_OVERHEAD);
+        let epoch = self.epoch;
+        let Some(socket) = self.socket(job) else { return };
+        socket.queued_bytes = socket.queued_bytes.saturating_sub(charge);
+        socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge);
+        socket.waiting = socket.waiting.saturating_sub(1);
+        let tcp = socket.tcp;
+        if socket.connected {
+            self.record(job.socket as usize, job.hash, on);
+        } else {
+            let recorded = self.tables.steering.received_unconnected(
+                job.hash, job.class, job.rule, on, epoch,
+            );
+            if recorded == Recorded::Cleared {
+                self.counts.writes.by_non_flows += 1;
+                self.tables.set_writer(job.hash, tcp, FlowHash::NONE);
+            } else {
+                self.recorded(job.hash, tcp, recorded);
+            }
+        }
+    }
+
+    fn dropped(&mut self, job: &Job, cause: Drop, now_ns: u64) {
+        let drops = &mut self.counts.drops;
+        match cause {
+            Drop::Ring => drops.ring += 1,
+            Drop::Backlog(_) => drops.backlog += 1,
+            Drop::Shed => drops.shed += 1,
+            Drop::Offline => drops.offline += 1,
+            Drop::ModelLimit => drops.model_limit += 1,
+        }
+        self.point(now_ns).dropped += 1;
+        if matches!(cause, Drop::Backlog(_) | Drop::Offline | Drop::ModelLimit) {
+            let charge = u64::from(job.len) + u64::from(PACKET_OVERHEAD);
+            let queued = cause == Drop::ModelLimit;
+            if let Some(socket) = self.socket(job) {
+                socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge);
+                if queued {
+                    socket.queued_bytes = socket.queued_bytes.saturating_sub(charge);
+                    socket.waiting = socket.waiting.saturating_sub(1);
+                }
+            }
+        }
+    }
+}
+
+impl Ledger {
+    #[inline]
+    fn count_distance(&mut self, on: CpuId, consumer: CpuId) {
+        let number = |cpu: CpuId| self.cache.get(cpu.index());
+        let distances = &mut self.counts.distances;
+        if on == consumer {
+            distances.same_cpu += 1;
+        } else if number(on) == number(consumer) {
+            distances.same_cache += 1;
+        } else {
+            distances.elsewhere += 1;
+        }
+    }
+
+    /// Closes the books at `end_ns`.
+    pub(super) fn report(mut self, cpus: &Cpus, end_ns: u64) -> PolicyReport {
+        self.flush_point();
+        let counts = self.counts;
+        let (loads, busy) = loads(cpus, end_ns);
+        let processed: Vec<u64> = loads.iter().filter(|c| c.online).map(|c| c.processed).collect();
+        let mean = processed.iter().sum::<u64>() as f64 / processed.len().max(1) as f64;
+        let max = processed.iter().max().copied().unwrap_or(0) as f64;
+        let per_packet = |n: u64| n as f64 / counts.received.max(1) as f64;
+        let follows = self.kind.follows();
+        PolicyReport {
+            policy: self.kind.name().into(),
+            received: counts.received,
+            reasons: reasons(&counts.reasons),
+            probes: probes(&counts.probes, counts.second_line),
+            hit_rate: (follows && counts.asked > 0)
+                .then(|| counts.hits as f64 / counts.asked as f64),
+            wrong_steers: counts.wrong_steers,
+            writes: counts.writes,
+            table: self.tables.report(),
+            moves: counts.moves,
+            reordered: counts.reordered,
+            reordered_flows: counts.reordered_flows,
+            reordered_packets: counts.reordered_packets,
+            distances: counts.distances,
+            handoffs: counts.handoffs,
+            handoffs_per_packet: per_packet(counts.handoffs),
+            signals: cpus.loads().map(|(_, _, load)| load.signals).sum(),
+            wakeups: counts.wakeups,
+            read: counts.read,
+            finished_without_read: counts.finished,
+            drops: counts.drops,
+            rehomed: counts.rehomed,
+            max_over_mean: if mean > 0.0 { max / mean } else { 0.0 },
+            mean_busy: busy.0,
+            max_busy: busy.1,
+            cpu_ns_per_packet: per_packet(loads.iter().map(|c| c.busy_ns).sum()),
+            cpus: loads,
+            latency: latency(&self.latency, self.latency_sum),
+            series: self.series,
+        }
+    }
+}
+
+fn loads(cpus: &Cpus, end_ns: u64) -> (Vec<CpuReport>, (f64, f64)) {
+    let total: u64 = cpus.loads().map(|(_, _, load)| load.processed).sum();
+    let share = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
+    let reports: Vec<CpuReport> = cpus
+        .loads()
+        .map(|(cpu, online, load)| CpuReport {
+            cpu: cpu.0,
+            online,
+            taken: load.taken,
+            processed: load.processed,
+            share: share(load.processed, total),
+            read: load.read,
+            dropped: load.dropped,
+            max_backlog: load.max_backlog,
+            busy_ns: load.busy_ns,
+            busy: share(load.busy_ns, end_ns),
+        })
+        .collect();
+    let online: Vec<f64> = reports.iter().filter(|c| c.online).map(|c| c.busy).collect();
+    let mean = online.iter().sum::<f64>() / online.len().max(1) as f64;
+    let max = online.iter().copied().fold(0.0, f64::max);
+    (reports, (mean, max))
+}
+
+fn reasons(counts: &[[u64; Class::COUNT]; Reason::COUNT]) -> ByReason {
+    let mut by = ByReason::default();
+    for reason in Reason::ALL {
+        for class in Class::ALL {
+            *by.of(reason).of(class) = counts[reason.index()][class.index()];
+        }
+    }
+    by
+}
+
+fn probes(counts: &[u64; Probe::COUNT], second_line: u64) -> Probes {
+    let of = |probe: Probe| counts[probe.index()];
+    Probes {
+        not_asked: of(Probe::NotAsked),
+        hit: of(Probe::Hit),
+        empty: of(Probe::Empty),
+        other_flow: of(Probe::OtherFlow),
+        stale: of(Probe::Stale),
+        offline: of(Probe::Offline),
+        second_line,
+    }
+}
+
+fn latency(histogram: &Histogram<u64>, sum: u128) -> Latency {
+    let count = histogram.len();
+    if count == 0 {
+        return Latency::default();
+    }
+    let at = |quantile: f64| histogram.value_at_quantile(quantile);
+    Latency {
+        count,
+        mean_ns: sum as f64 / count as f64,
+        p50_ns: at(0.5),
+        p90_ns: at(0.9),
+        p95_ns: at(0.95),
+        p99_ns: at(0.99),
+        p999_ns: at(0.999),
+        max_ns: histogram.max(),
+    }
+}
+
