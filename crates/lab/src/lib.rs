@@ -8,6 +8,8 @@ pub mod consumer;
 pub mod generate;
 pub mod host;
 pub mod listing;
+pub mod replay;
 pub mod report;
 pub mod rss;
 pub mod service;
+pub mod verdict;

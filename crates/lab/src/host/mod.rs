@@ -145,6 +145,13 @@ impl Host {
         file::read(name, text)
     }
 
+    /// Gives the flow tables other sizes, those of the queues included.
+    pub fn set_tables(&mut self, tables: TableSizes) {
+        let flow_cnt = tables.flow_cnt_per_queue(self.queues.len() as u32);
+        self.queues.iter_mut().for_each(|queue| queue.flow_cnt = flow_cnt);
+        self.tables = tables;
+    }
+
     /// Gives every queue the same mask.
     ///
     /// # Errors

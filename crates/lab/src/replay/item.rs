@@ -2,6 +2,7 @@
 
 use rxsteer_core::CpuId;
 
+use crate::consumer::Opened;
 use crate::service::Job;
 
 /// Something that happens at a time.
@@ -32,21 +33,4 @@ pub(super) enum Item {
     Place { socket: u32, cpu: CpuId },
     /// The event of this number takes place.
     Event(u32),
-}
-
-/// A socket that comes to be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Opened {
-    /// Its place.
-    pub(super) socket: u32,
-    /// Which occupant of that place it is.
-    pub(super) socket_use: u32,
-    /// CPU of its reader.
-    pub(super) cpu: CpuId,
-    /// Work of its reader on one packet, in ns.
-    pub(super) work_ns: u32,
-    /// Whether it is of TCP.
-    pub(super) tcp: bool,
-    /// Whether it is connected.
-    pub(super) connected: bool,
 }

@@ -8,8 +8,8 @@ use rxsteer_core::steer::{Class, KernelVersion, Packet, PolicyKind, Reason, Sock
 use rxsteer_core::table::{Epoch, Probe, Recorded};
 use rxsteer_core::{CpuId, FlowHash};
 
-use super::item::Opened;
 use super::tables::PolicyTables;
+use crate::consumer::Opened;
 use crate::host::{Costs, Host, Limits};
 use crate::report::{
     ByReason, CpuReport, Distances, Drops, Latency, Moves, PolicyReport, Probes, Series,
@@ -53,6 +53,7 @@ struct SocketState {
     work_ns: u32,
     cpu: CpuId,
     tcp: bool,
+    tcp_table: bool,
     connected: bool,
     open: bool,
 }
@@ -137,13 +138,14 @@ impl Ledger {
         if place >= self.sockets.len() {
             self.sockets.resize(place + 1, SocketState::default());
         }
-        let class = if opened.tcp { Class::Tcp } else { Class::Udp };
+        let class = if opened.tcp_table { Class::Tcp } else { Class::Udp };
         self.sockets[place] = SocketState {
             flow: SocketFlow::new(FlowHash::NONE, class),
             socket_use: opened.socket_use,
             work_ns: opened.work_ns,
             cpu: opened.cpu,
             tcp: opened.tcp,
+            tcp_table: opened.tcp_table,
             connected: opened.connected,
             open: true,
             ..SocketState::default()
@@ -165,7 +167,7 @@ impl Ledger {
     pub(super) fn disconnected(&mut self, socket: u32) {
         let Some(state) = self.sockets.get_mut(socket as usize) else { return };
         state.connected = false;
-        let (hash, tcp) = (state.flow.hash(), state.tcp);
+        let (hash, tcp) = (state.flow.hash(), state.tcp_table);
         let recorded = self.tables.steering.disconnect(&mut state.flow);
         self.withdrawn(hash, tcp, recorded);
     }
@@ -173,7 +175,7 @@ impl Ledger {
     pub(super) fn closed(&mut self, socket: u32) {
         let Some(state) = self.sockets.get_mut(socket as usize) else { return };
         state.open = false;
-        let (hash, tcp) = (state.flow.hash(), state.tcp);
+        let (hash, tcp) = (state.flow.hash(), state.tcp_table);
         // Linux has nothing to delete for a socket that is not connected: it saved no hash.
         let recorded = self.tables.steering.close(&mut state.flow);
         self.withdrawn(hash, tcp, recorded);
@@ -203,7 +205,7 @@ impl Ledger {
     fn record(&mut self, socket: usize, hash: FlowHash, cpu: CpuId) {
         let state = &mut self.sockets[socket];
         let recorded = self.tables.steering.record(&mut state.flow, hash, cpu, self.epoch);
-        let tcp = state.tcp;
+        let tcp = state.tcp_table;
         self.recorded(hash, tcp, recorded);
     }
 
@@ -312,8 +314,8 @@ impl Stages for Ledger {
         let aware = self.kind == PolicyKind::FlowAware;
         let limit = self.limits.udp_receive_buffer;
         let mut refused = false;
-        if aware && job.wants_reader && !job.class.is_tcp() && !again {
-            if let Some(socket) = self.socket(job) {
+        if aware && job.wants_reader && !again {
+            if let Some(socket) = self.socket(job).filter(|s| !s.tcp) {
                 refused = socket.admitted_bytes > 0 && socket.admitted_bytes + charge > limit;
                 if !refused {
                     socket.admitted_bytes += charge;
@@ -322,13 +324,8 @@ impl Stages for Ledger {
         }
         let queue_index = job.queue.index();
         let queue = self.tables.queue(queue_index);
-        let packet = Packet {
-            hash: job.hash,
-            class: job.class,
-            rule: job.rule,
-            arrived_on: on,
-            refused,
-        };
+        let packet =
+            Packet { hash: job.hash, class: job.class, rule: job.rule, arrived_on: on, refused };
         let decision = self.tables.steering.steer(&queue, &packet, cpus, self.epoch);
         let mut cost_ns = 0;
         if self.tables.needs_hash(queue_index) {
@@ -348,8 +345,8 @@ impl Stages for Ledger {
         }
 
         let hit = decision.probe == Probe::Hit;
-        let wrong = hit
-            && self.tables.writer(job.hash, job.class.is_tcp()).is_some_and(|w| w != job.hash);
+        let wrong =
+            hit && self.tables.writer(job.hash, job.class.is_tcp()).is_some_and(|w| w != job.hash);
         let has_table = self.kind.follows();
         let counts = &mut self.counts;
         counts.reasons[decision.reason.index()][job.class.index()] += 1;
@@ -406,8 +403,7 @@ impl Stages for Ledger {
             self.finished(job, now_ns);
             return None;
         }
-        let buffer =
-            if socket.tcp { limits.tcp_receive_buffer } else { limits.udp_receive_buffer };
+        let buffer = if socket.tcp { limits.tcp_receive_buffer } else { limits.udp_receive_buffer };
         if socket.queued_bytes > 0 && socket.queued_bytes + charge > buffer {
             socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge);
             self.counts.drops.receive_buffer += 1;
@@ -434,17 +430,16 @@ impl Stages for Ledger {
         socket.queued_bytes = socket.queued_bytes.saturating_sub(charge);
         socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge);
         socket.waiting = socket.waiting.saturating_sub(1);
-        let tcp = socket.tcp;
+        let tcp = socket.tcp_table;
         if socket.connected {
             self.record(job.socket as usize, job.hash, on);
         } else {
-            let recorded = self.tables.steering.received_unconnected(
-                job.hash, job.class, job.rule, on, epoch,
-            );
+            let recorded =
+                self.tables.steering.received_unconnected(job.hash, job.class, job.rule, on, epoch);
             if recorded == Recorded::Cleared {
                 self.counts.writes.by_non_flows += 1;
                 self.tables.set_writer(job.hash, tcp, FlowHash::NONE);
-            } else {
+            } else if recorded.wrote() {
                 self.recorded(job.hash, tcp, recorded);
             }
         }
@@ -596,4 +591,3 @@ fn latency(histogram: &Histogram<u64>, sum: u128) -> Latency {
         max_ns: histogram.max(),
     }
 }
-

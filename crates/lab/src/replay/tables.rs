@@ -60,7 +60,13 @@ impl PolicyTables {
     fn slots_of_queue(&self, flow_cnt: u32) -> usize {
         match self.kind {
             PolicyKind::None => 0,
-            PolicyKind::Rps => if self.drain { ORDER_SLOTS } else { 0 },
+            PolicyKind::Rps => {
+                if self.drain {
+                    ORDER_SLOTS
+                } else {
+                    0
+                }
+            }
             PolicyKind::FlowAware => ORDER_SLOTS,
             _ => flow_cnt as usize,
         }
@@ -89,8 +95,7 @@ impl PolicyTables {
     /// Gives the tables new sizes. Linux loses all entries; `flow-aware` keeps what fits.
     pub(super) fn resize(&mut self, sizes: &TableSizes, now: rxsteer_core::table::Epoch) {
         let identity = rules(self.kind, self.kernel).identity;
-        let old =
-            self.steering.replace_tables(tables(self.kind, sizes, self.cpu_ids, identity));
+        let old = self.steering.replace_tables(tables(self.kind, sizes, self.cpu_ids, identity));
         if let (Tables::Flows(tcp, udp, _), Tables::Flows(new_tcp, new_udp, _)) =
             (&old, self.steering.tables())
         {

@@ -28,6 +28,8 @@ pub struct InputReport {
     pub dissect_errors: DissectErrors,
     /// Received fragments of IP datagrams.
     pub fragments: u64,
+    /// Later fragments whose first one was not seen before them, where fragments are tracked.
+    pub fragments_without_first: u64,
     /// Time from the first to the last packet, in ns.
     pub span_ns: u64,
     /// Time of the first packet, in ns since 1970; `None` if nothing was read.

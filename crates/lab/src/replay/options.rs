@@ -1,0 +1,82 @@
+//! What is to be replayed, and how.
+
+use rxsteer_core::dissect::Mode;
+use rxsteer_core::steer::{KernelVersion, PolicyKind};
+
+use super::local::LocalRule;
+use crate::consumer::Scenario;
+
+/// Which model of time and queues drives the policies.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ServiceKind {
+    /// Each CPU does its work in the order in which it came.
+    #[default]
+    Fifo,
+    /// All work is done at once: only the tables matter.
+    Instant,
+}
+
+/// What is to be replayed, and how.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// Policies to compare, in the order of the report.
+    pub policies: Vec<PolicyKind>,
+    /// Which fields make the flow hash.
+    pub mode: Mode,
+    /// Leave IPv6 flow labels out of the hash and use the ports.
+    pub ignore_flow_label: bool,
+    /// Seed of the hash and of all else that is drawn.
+    pub seed: u64,
+    /// Version of Linux whose tables `rfs`, `rfs-split` and `rfs-tcp` model.
+    pub kernel: KernelVersion,
+    /// Under `rps`, a flow changes CPU only when its old CPU has passed its packets.
+    pub drain: bool,
+    /// Later fragments follow the ports that the first one had.
+    pub track_fragments: bool,
+    /// Spread each packet of an IPsec tunnel to the next CPU in turn.
+    pub spread_esp: bool,
+    /// Which side is local.
+    pub local: LocalRule,
+    /// Readers of each unconnected UDP port that no rule says more of; at least 1.
+    pub workers: u32,
+    /// Known consumers, and events.
+    pub scenario: Scenario,
+    /// Table sizes to try besides the host's own, in entries.
+    pub sweep_table_entries: Vec<u64>,
+    /// The service model.
+    pub service: ServiceKind,
+    /// Most flows remembered at a time.
+    pub flow_limit: usize,
+    /// Most sockets at a time.
+    pub socket_limit: usize,
+    /// Threads for the policies besides the one that reads; 0 for none. The result is the same.
+    pub threads: usize,
+}
+
+impl ReplayOptions {
+    /// Most table sizes in one sweep.
+    pub const MAX_SWEEP: usize = 64;
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        Self {
+            policies: PolicyKind::ALL.to_vec(),
+            mode: Mode::Kernel,
+            ignore_flow_label: false,
+            seed: 0,
+            kernel: KernelVersion::NEWEST,
+            drain: false,
+            track_fragments: false,
+            spread_esp: false,
+            local: LocalRule::Infer,
+            workers: 1,
+            scenario: Scenario::default(),
+            sweep_table_entries: Vec::new(),
+            service: ServiceKind::Fifo,
+            flow_limit: 1 << 18,
+            socket_limit: 1 << 18,
+            threads: 0,
+        }
+    }
+}

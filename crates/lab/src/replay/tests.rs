@@ -1,0 +1,71 @@
+use super::*;
+use crate::capture::{Direction, LinkType};
+use crate::generate::{Scenario, sample};
+
+fn replay(scenario: Scenario, host: Host, options: ReplayOptions) -> Report {
+    let mut replay = Replay::new(host, options).unwrap();
+    let mut frames = scenario.frames();
+    while let Some(frame) = frames.next_frame() {
+        replay.packet(&Packet {
+            ts_ns: frame.time_ns,
+            cap_len: frame.bytes.len() as u32,
+            orig_len: frame.orig_len,
+            link: LinkType::ETHERNET,
+            data: &frame.bytes,
+            interface: 0,
+            source: 0,
+            queue: None,
+            direction: Direction::Unknown,
+            recorded_hash: None,
+            lost_before: 0,
+        });
+    }
+    replay.finish(&["sample".into()], Vec::new())
+}
+
+fn sample_report(options: ReplayOptions) -> Report {
+    replay(sample(), Host::simple(8, 2).unwrap(), options)
+}
+
+fn check(report: &Report) {
+    let input = &report.input;
+    assert_eq!(input.packets_read, input.received + input.sent + input.skipped.total());
+    assert_eq!(input.received, input.classes.total());
+    let consumers = &report.consumers;
+    assert_eq!(
+        input.received,
+        consumers.to_connected + consumers.to_unconnected + consumers.to_nobody
+    );
+    for policy in &report.policies {
+        assert_eq!(policy.received, input.received, "{}", policy.policy);
+        assert!(policy.adds_up(), "{policy:#?}");
+        assert_eq!(policy.probes.total(), policy.reasons.total(), "{}", policy.policy);
+        let points = policy.series.points.iter();
+        assert_eq!(points.map(|p| p.packets).sum::<u64>(), policy.reasons.total());
+        let processed: u64 = policy.cpus.iter().map(|c| c.processed).sum();
+        let d = &policy.distances;
+        assert_eq!(processed, d.same_cpu + d.same_cache + d.elsewhere + d.no_consumer);
+        assert_eq!(policy.cpus.iter().map(|c| c.read).sum::<u64>(), policy.read);
+    }
+}
+
+#[test]
+fn the_books_of_the_sample_balance_under_every_policy() {
+    let report = sample_report(ReplayOptions::default());
+    check(&report);
+    assert!(report.input.received > 1000);
+    assert!(report.consumers.tcp_connections > 400);
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes_with_any_number_of_threads() {
+    let json = |threads| {
+        let sweep_table_entries = vec![64, 1024];
+        let options = ReplayOptions { threads, sweep_table_entries, ..ReplayOptions::default() };
+        serde_json::to_string(&sample_report(options)).unwrap()
+    };
+    let first = json(0);
+    assert_eq!(first, json(0));
+    assert_eq!(first, json(1));
+    assert_eq!(first, json(3));
+}
