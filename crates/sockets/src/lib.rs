@@ -3,8 +3,11 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+mod counters;
+pub mod datagram;
 mod error;
 mod net;
 
+pub use counters::{Event, IpVersion, UdpCounters, UdpSnapshot};
 pub use error::SocketError;
 pub use net::{DeviceId, Family, SocketId};
