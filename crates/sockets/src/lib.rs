@@ -7,6 +7,7 @@ mod counters;
 pub mod datagram;
 mod error;
 mod net;
+pub mod queue;
 
 pub use counters::{Event, IpVersion, UdpCounters, UdpSnapshot};
 pub use error::SocketError;
