@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use rxsteer_core::dissect::Options;
 use rxsteer_lab::capture::{CaptureOptions, Captures};
 use rxsteer_lab::listing::{Line, Lister, MOST_FLOWS};
+use rxsteer_lab::replay::hasher;
 
+use crate::Exit;
 use crate::args::Format;
 use crate::args::checked::Flows;
 use crate::render::csv::io_error;
 use crate::terminal::Terminal;
-use crate::{Exit, replay};
 
 /// Version of the JSON form of a line.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -22,7 +23,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub fn run(asked: &Flows, terminal: &Terminal) -> anyhow::Result<Exit> {
     let mut captures = Captures::open(&asked.files, &CaptureOptions::default())?;
     let options = Options { ignore_flow_label: !asked.use_flow_label, ..Options::new(asked.mode) };
-    let mut lister = Lister::new(options, replay::hasher(asked.seed));
+    let mut lister = Lister::new(options, hasher(asked.seed));
     let mut progress = terminal.progress(captures.total_bytes());
     let mut out: Box<dyn Write> = match asked.form {
         Format::Text => Box::new(terminal.results()),

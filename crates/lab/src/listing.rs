@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hashbrown::HashMap;
 use rxsteer_core::dissect::{
-    AddrKind, Control, Detail, DissectError, Dissected, Layer, Observer, Options, Tunnel,
+    AddrKind, Control, Detail, DissectError, Dissected, Layer, Mode, Observer, Options, Tunnel,
     dissect_observed,
 };
 use rxsteer_core::hash::SoftHasher;
@@ -19,6 +19,7 @@ use rxsteer_core::{FlowHash, FlowKey};
 use serde::{Serialize, Serializer};
 
 use crate::capture::{LinkError, Packet};
+use crate::replay::Reader;
 
 /// Most flows that get a number.
 pub const MOST_FLOWS: usize = 1 << 20;
@@ -28,6 +29,7 @@ pub const MOST_FLOWS: usize = 1 << 20;
 pub struct Lister {
     options: Options,
     hasher: SoftHasher,
+    reader: Reader,
     flows: HashMap<FlowKey, u64, foldhash::fast::FixedState>,
     unnumbered: bool,
     packets: u64,
@@ -70,7 +72,8 @@ pub struct Line {
     pub key: Option<Key>,
     /// Class of traffic: `tcp`, `tcp-syn`, `udp`, `tunnel`, `other`.
     pub class: &'static str,
-    /// Flow hash, the same for both directions, as eight hex digits; `None` if there is none.
+    /// Flow hash as eight hex digits, in kernel mode the same for both directions; `None` if there
+    /// is none.
     #[serde(serialize_with = "hex")]
     pub hash: Option<u32>,
     /// Number of the flow by order of appearance, from 1, the same for both directions.
@@ -175,6 +178,7 @@ impl Lister {
         Self {
             options,
             hasher,
+            reader: Reader::new(options),
             flows: HashMap::default(),
             unnumbered: false,
             packets: 0,
@@ -220,13 +224,14 @@ impl Lister {
         let result =
             dissect_observed(packet.data, start, &self.options, &mut found, &mut self.layers);
         line.layers = self.layers.0.iter().map(ToString::to_string).collect();
+        if let Ok(frame) = self.reader.read(packet, line.number) {
+            line.class = frame.class.name();
+        }
         self.fill(&mut line, &found, result.err());
         line
     }
 
     fn fill(&mut self, line: &mut Line, found: &Dissected, error: Option<DissectError>) {
-        let tunnel = found.tunnel != Tunnel::None || is_tunnel_port(&found.key);
-        line.class = Class::new(found.key.protocol, found.tcp_flags, tunnel).name();
         line.fragment = found.is_fragment().then(|| found.fragment.name());
         line.tunnel = (found.tunnel != Tunnel::None).then(|| found.tunnel.name());
         line.control = (found.control != Control::None).then(|| found.control.name());
@@ -236,7 +241,10 @@ impl Lister {
             return;
         }
         line.key = Some(Key::new(&found.key));
-        let hash = self.hasher.hash_symmetric(&found.key);
+        let hash = match self.options.mode {
+            Mode::Kernel => self.hasher.hash_symmetric(&found.key),
+            Mode::Inner => self.hasher.hash_key(&found.key),
+        };
         line.hash = (hash != FlowHash::NONE).then_some(hash.0);
         let next = self.flows.len() as u64 + 1;
         let key = found.key.canonical();
@@ -249,12 +257,6 @@ impl Lister {
             self.unnumbered = true;
         }
     }
-}
-
-/// Returns whether a datagram goes to a port that a tunnel protocol is registered for.
-fn is_tunnel_port(key: &FlowKey) -> bool {
-    const PORTS: [u16; 7] = [1701, 2152, 4500, 4754, 4789, 6081, 6635];
-    key.protocol == 17 && PORTS.contains(&key.dst_port)
 }
 
 fn link_reason(error: &LinkError) -> String {

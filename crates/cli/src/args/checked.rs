@@ -3,14 +3,15 @@
 //! Always true: every refusal names the flag, the value and what is allowed.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use rxsteer_core::CpuSet;
 use rxsteer_core::dissect::Mode;
 use rxsteer_core::steer::{KernelVersion, PolicyKind};
+use rxsteer_lab::consumer::Prefix;
 use rxsteer_lab::host::{Mask, rps_flow_cnt, rps_sock_flow_entries};
+use rxsteer_lab::replay::LocalRule;
 
 use super::{FlowsArgs, Format, InputArgs, ReplayArgs, quantity};
 
@@ -71,15 +72,6 @@ pub enum HostChoice {
     File(PathBuf),
 }
 
-/// A network prefix: the address and its number of leading bits.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Prefix {
-    /// Address.
-    pub address: IpAddr,
-    /// Leading bits that count.
-    pub bits: u8,
-}
-
 /// What `replay` does.
 #[derive(Clone, Debug)]
 pub struct Replay {
@@ -101,6 +93,12 @@ pub struct Replay {
     pub use_flow_label: bool,
     /// Seed.
     pub seed: u64,
+    /// Under `rps`, a flow changes its CPU only when the old one is done with its packets.
+    pub drain: bool,
+    /// Later fragments follow the ports of the first.
+    pub track_fragments: bool,
+    /// Each packet of an IPsec tunnel goes to the next CPU.
+    pub spread_esp: bool,
     /// The host.
     pub host: HostChoice,
     /// RPS CPUs of every queue; `None` for those of the host.
@@ -109,10 +107,10 @@ pub struct Replay {
     pub ethtool: Option<PathBuf>,
     /// Consumers file.
     pub consumers: Option<PathBuf>,
-    /// Addresses of the host; empty to infer them.
-    pub local: Vec<Prefix>,
-    /// Readers of each unconnected UDP port; `None` for those of the consumers.
-    pub workers: Option<u32>,
+    /// Which side of the packets is the host.
+    pub local: LocalRule,
+    /// Readers of each unconnected UDP port that the consumers say nothing of.
+    pub workers: u32,
     /// A capture that ends early is exit code 2.
     pub strict: bool,
     /// Form of the result.
@@ -175,12 +173,15 @@ impl TryFrom<&ReplayArgs> for Replay {
             mode: mode(&args.mode)?,
             use_flow_label: flow_label(&args.flow_label)?,
             seed: seed(&args.seed)?,
+            drain: args.drain,
+            track_fragments: args.track_fragments,
+            spread_esp: args.spread_esp,
             host,
             rps_cpus,
             ethtool: args.ethtool.clone(),
             consumers: args.consumers.clone(),
-            local: args.local.iter().map(|text| prefix(text)).collect::<Result<_, _>>()?,
-            workers: workers.transpose()?,
+            local: local(&args.local)?,
+            workers: workers.transpose()?.unwrap_or(1),
             strict: args.strict,
             form: args.output.form(),
             pretty: args.output.pretty,
@@ -386,22 +387,21 @@ fn sweep(text: &str) -> Result<Vec<u32>, UsageError> {
     Ok(sizes)
 }
 
-fn prefix(text: &str) -> Result<Prefix, UsageError> {
-    let refused = || {
-        let allowed = "allowed are addresses (192.0.2.10, 2001:db8::1) and prefixes (192.0.2.0/24)";
-        UsageError::new("--local", format_args!("`{text}` is no address; {allowed}"))
+fn local(texts: &[String]) -> Result<LocalRule, UsageError> {
+    if texts.is_empty() {
+        return Ok(LocalRule::Infer);
+    }
+    if texts == ["all"] {
+        return Ok(LocalRule::All);
+    }
+    let prefix = |text: &String| {
+        text.parse::<Prefix>().map_err(|_| {
+            let allowed = "allowed are all, addresses (192.0.2.10, 2001:db8::1) and prefixes \
+                           (192.0.2.0/24)";
+            UsageError::new("--local", format_args!("`{text}` is no address; {allowed}"))
+        })
     };
-    let (address, bits) = match text.trim().split_once('/') {
-        Some((address, bits)) => (address, Some(bits)),
-        None => (text.trim(), None),
-    };
-    let address: IpAddr = address.parse().map_err(|_| refused())?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let bits = match bits {
-        None => most,
-        Some(bits) => bits.parse().ok().filter(|bits| *bits <= most).ok_or_else(refused)?,
-    };
-    Ok(Prefix { address, bits })
+    Ok(LocalRule::Prefixes(texts.iter().map(prefix).collect::<Result<_, _>>()?))
 }
 
 #[cfg(test)]

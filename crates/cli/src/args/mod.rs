@@ -115,6 +115,15 @@ pub struct ReplayArgs {
     /// Seed of the flow hash and of all else that is drawn [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Policies")]
     pub seed: Option<String>,
+    /// Under the policy rps, let a flow change its CPU only when the old one is done with its packets
+    #[arg(long, help_heading = "Policies")]
+    pub drain: bool,
+    /// Let later fragments follow the ports of the first (Linux does not)
+    #[arg(long, help_heading = "Policies")]
+    pub track_fragments: bool,
+    /// Send each packet of an IPsec tunnel to the next CPU in turn, and count the reordering
+    #[arg(long, help_heading = "Policies")]
+    pub spread_esp: bool,
 
     /// CPUs of the host: a number (16) or a list of ids (0-3,8); a word is taken as --rps-cpus
     /// [default: 8]
@@ -141,7 +150,8 @@ pub struct ReplayArgs {
     /// Sockets and their readers as TOML [default: inferred from the capture]
     #[arg(long, value_name = "FILE", help_heading = "Consumers", value_hint = ValueHint::FilePath)]
     pub consumers: Option<PathBuf>,
-    /// Addresses of the host, with commas; prefixes such as 192.0.2.0/24 too [default: inferred]
+    /// Addresses of the host, with commas; prefixes such as 192.0.2.0/24 too; all: every packet was
+    /// received (a router, a mirror port) [default: inferred]
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = "Consumers")]
     pub local: Vec<String>,
     /// Readers of each unconnected UDP port [default: 1]

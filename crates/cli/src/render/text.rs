@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use rxsteer_core::CpuSet;
 use rxsteer_lab::report::{PolicyReport, Report, Severity, SweepCurve};
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object as _, Rows};
@@ -99,9 +100,14 @@ fn modelled<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
         .collect();
     let more = host.queues.len().saturating_sub(4);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let cpus = CpuSet::from_list(&host.online).map_or(0, |set| set.count() as u64);
     let text = format!(
-        "{}. {}{more}. Flow tables of {} entries (flow-aware: {}).",
+        "{}: {} ({}) in {}, {}. {}{more}. Flow tables of {} entries (flow-aware: {}).",
         host.source,
+        plural(cpus, "CPU"),
+        host.online,
+        plural(host.caches.len() as u64, "cache group"),
+        plural(host.queues.len() as u64, "receive queue"),
         queues.join("; "),
         grouped(host.rps_sock_flow_entries),
         grouped(host.flow_entries),
@@ -333,9 +339,6 @@ fn findings<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
                 writeln!(out, "    {line}")?;
             }
         }
-    }
-    for note in &report.input.notes {
-        wrapped(out, "  - ", &format!("{}: {}", note.file, note.text))?;
     }
     Ok(())
 }

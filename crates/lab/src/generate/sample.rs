@@ -1,9 +1,9 @@
-//! The scenario of the sample that is built into the command: a second of a small server.
+//! The scenario of the sample that is built into the command: 16 ms of a busy server.
 //!
-//! The server has the addresses 192.0.2.10 and 2001:db8::10. Its table of flows is meant to be small
-//! against the traffic, so that one second shows what minutes show on a large host: idle
-//! connections that keep their entries, requests of one-time clients, flows that a socket which is
-//! not connected receives.
+//! The server has the addresses 192.0.2.10 and 2001:db8::10 and gets some 600,000 packets a second,
+//! more than one CPU can carry. Its flow tables are meant to be small against the traffic, so that
+//! a short sample shows what minutes show on a large host: idle connections that keep their
+//! entries, requests of one-time clients, flows that a socket which is not connected receives.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,7 +15,11 @@ use super::{
 /// Bytes captured of each frame of the sample: the headers of a TCP segment in VXLAN fit.
 pub const SAMPLE_SNAP_LEN: usize = 112;
 
-const NS_PER_MS: u64 = 1_000_000;
+/// Round trip of the TCP connections.
+const RTT_NS: u64 = 60 * NS_PER_US;
+
+/// The scenario is written down as a second of a thousand of these.
+const TICK_NS: u64 = 14_000;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 const SERVER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x10);
@@ -69,15 +73,17 @@ fn flow(rng: &mut Rng, port: u16) -> Flow {
     }
 }
 
-fn at(rng: &mut Rng, from_ms: u64, to_ms: u64) -> u64 {
-    EPOCH_NS + from_ms * NS_PER_MS + rng.below((to_ms - from_ms) * NS_PER_MS)
+/// A time between two ticks.
+fn at(rng: &mut Rng, from: u64, to: u64) -> u64 {
+    EPOCH_NS + from * TICK_NS + rng.below((to - from) * TICK_NS)
 }
 
 fn tcp(scenario: &mut Scenario, rng: &mut Rng) {
-    for _ in 0..450 {
+    for _ in 0..400 {
         let conversation = TcpConversation::new(flow(rng, port::IDLE), at(rng, 0, 250));
         scenario.add(TcpConversation {
             requests: 1,
+            rtt_ns: RTT_NS,
             response_bytes: 200,
             close: false,
             ..conversation
@@ -86,9 +92,10 @@ fn tcp(scenario: &mut Scenario, rng: &mut Rng) {
     for _ in 0..40 {
         let conversation = TcpConversation::new(flow(rng, port::BUSY), at(rng, 100, 300));
         scenario.add(TcpConversation {
-            requests: 30,
+            requests: 36,
+            rtt_ns: RTT_NS,
             response_bytes: 2500,
-            gap_ns: 20 * NS_PER_MS,
+            gap_ns: 20 * TICK_NS,
             ..conversation
         });
     }
@@ -97,7 +104,7 @@ fn tcp(scenario: &mut Scenario, rng: &mut Rng) {
 fn udp(scenario: &mut Scenario, rng: &mut Rng) {
     for _ in 0..60 {
         let conversation = UdpConversation::new(flow(rng, port::CONNECTED_UDP), at(rng, 0, 300));
-        scenario.add(UdpConversation { requests: 25, gap_ns: 25 * NS_PER_MS, ..conversation });
+        scenario.add(UdpConversation { requests: 25, gap_ns: 25 * TICK_NS, ..conversation });
     }
     for _ in 0..60 {
         let conversation = UdpConversation::new(flow(rng, port::QUIC), at(rng, 0, 300));
@@ -106,7 +113,7 @@ fn udp(scenario: &mut Scenario, rng: &mut Rng) {
             request_bytes: 1200,
             responses: 2,
             response_bytes: 1200,
-            gap_ns: 30 * NS_PER_MS,
+            gap_ns: 30 * TICK_NS,
             payload: Payload::Quic,
             ..conversation
         });
@@ -116,7 +123,7 @@ fn udp(scenario: &mut Scenario, rng: &mut Rng) {
         scenario.add(UdpConversation {
             requests: 12,
             request_bytes: 4000,
-            gap_ns: 50 * NS_PER_MS,
+            gap_ns: 50 * TICK_NS,
             ..conversation
         });
     }
@@ -130,13 +137,13 @@ fn tunnels_and_tags(scenario: &mut Scenario, rng: &mut Rng) {
         let path = Path::vxlan(peer, server, 42, rng.bits() as u16);
         let inner_flow = Flow::new(client, behind).over(path);
         let conversation = TcpConversation::new(inner_flow, at(rng, 50, 250));
-        scenario.add(TcpConversation { requests: 20, gap_ns: 30 * NS_PER_MS, ..conversation });
+        scenario.add(TcpConversation { requests: 20, gap_ns: 30 * TICK_NS, ..conversation });
     }
     for tags in [&[5][..], &[100, 5]] {
         for _ in 0..6 {
             let tagged = flow(rng, port::CONNECTED_UDP).over(Path::vlan(tags));
             let conversation = UdpConversation::new(tagged, at(rng, 0, 300));
-            scenario.add(UdpConversation { requests: 20, gap_ns: 30 * NS_PER_MS, ..conversation });
+            scenario.add(UdpConversation { requests: 20, gap_ns: 30 * TICK_NS, ..conversation });
         }
     }
 }
@@ -145,13 +152,13 @@ fn crowds(scenario: &mut Scenario) {
     let dns = SocketAddr::new(IpAddr::V4(SERVER), port::DNS);
     let flooded = SocketAddr::new(IpAddr::V4(SERVER), port::FLOODED);
     scenario.add(Crowd {
-        requests: 1500,
-        gap_ns: 600 * NS_PER_US,
+        requests: 1300,
+        gap_ns: 700 * TICK_NS / 1000,
         ..Crowd::new(dns, CrowdKind::Dns, EPOCH_NS)
     });
     scenario.add(Crowd {
-        requests: 500,
-        gap_ns: 500 * NS_PER_US,
-        ..Crowd::new(flooded, CrowdKind::SynFlood, EPOCH_NS + 600 * NS_PER_MS)
+        requests: 400,
+        gap_ns: 500 * TICK_NS / 1000,
+        ..Crowd::new(flooded, CrowdKind::SynFlood, EPOCH_NS + 600 * TICK_NS)
     });
 }

@@ -86,7 +86,7 @@ impl std::fmt::Display for Ident {
 
 /// A captured packet, read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     pub(super) ts_ns: u64,
     pub(super) number: u64,
     pub(super) len: u32,
@@ -99,7 +99,7 @@ pub(super) struct Frame {
     /// Outermost IP header: what RSS hashes, and what tells the direction.
     pub(super) outer: Endpoints,
     pub(super) ident: Ident,
-    pub(super) class: Class,
+    pub(crate) class: Class,
     pub(super) tcp_flags: u8,
     pub(super) data: bool,
     /// Whether the consumer of the packet can be known: TCP or UDP, with ports.
@@ -127,7 +127,7 @@ const TCP: u8 = 6;
 
 /// Reads frames with the same options, with room for the results.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     options: Options,
     inner: Options,
     first: Dissected,
@@ -135,7 +135,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(options: Options) -> Self {
+    pub(crate) fn new(options: Options) -> Self {
         let inner = Options { mode: Mode::Inner, ignore_flow_label: true, ..options };
         Self { options, inner, first: Dissected::default(), second: Dissected::default() }
     }
@@ -145,7 +145,7 @@ impl Reader {
     /// # Errors
     /// Its link type has no network header that is known.
     #[inline]
-    pub(super) fn read(&mut self, packet: &Packet<'_>, number: u64) -> Result<Frame, LinkError> {
+    pub(crate) fn read(&mut self, packet: &Packet<'_>, number: u64) -> Result<Frame, LinkError> {
         let (start, _) = packet.link.start(packet.data)?;
         let error = dissect(packet.data, start, &self.options, &mut self.first).err();
         let first = &self.first;

@@ -18,7 +18,7 @@ use super::fragments::Fragments;
 use super::frame::{Frame, Reader};
 use super::item::{Item, Timed};
 use super::local::{FIRST_PACKETS, Local, LocalRule, Way};
-use super::options::ReplayOptions;
+use super::options::{ReplayOptions, hasher};
 use super::workers::Workers;
 use crate::capture::Packet;
 use crate::consumer::{Change, Event, Heard, Note, Sockets, Tuple};
@@ -105,10 +105,7 @@ impl Front {
             ),
             fragments: options.track_fragments.then(Fragments::new),
             workers: Workers::new(options.seed),
-            hasher: SoftHasher {
-                k0: options.seed ^ 0x736f_6d65_7073_6575,
-                k1: options.seed.rotate_left(32) ^ 0x646f_7261_6e64_6f6d,
-            },
+            hasher: hasher(options.seed),
             symmetric: options.mode == Mode::Kernel,
             spread_esp: options.spread_esp,
             esp_turn: 0,

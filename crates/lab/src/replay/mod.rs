@@ -31,7 +31,9 @@ use rxsteer_core::dissect::Mode;
 use rxsteer_core::steer::PolicyKind;
 
 pub use local::LocalRule;
-pub use options::{ReplayOptions, ServiceKind};
+pub use options::{ReplayOptions, ServiceKind, hasher};
+
+pub(crate) use frame::Reader;
 
 use crate::capture::{CaptureError, Captures, NoteKind, Packet};
 use crate::consumer::Event;

@@ -1,10 +1,19 @@
 //! What is to be replayed, and how.
 
 use rxsteer_core::dissect::Mode;
+use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::steer::{KernelVersion, PolicyKind};
 
 use super::local::LocalRule;
 use crate::consumer::Scenario;
+
+/// Returns the flow hash of a seed; live, its key would be random.
+pub fn hasher(seed: u64) -> SoftHasher {
+    SoftHasher {
+        k0: seed ^ 0x736f_6d65_7073_6575,
+        k1: seed.rotate_left(32) ^ 0x646f_7261_6e64_6f6d,
+    }
+}
 
 /// Which model of time and queues drives the policies.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -88,10 +88,14 @@ fn a_sweep_doubles_from_one_size_to_another_or_takes_a_list() {
 
 #[test]
 fn local_addresses_may_be_prefixes() {
-    let local = replay("--local 192.0.2.1,2001:db8::/32").unwrap().local;
-    assert_eq!(local[0], Prefix { address: "192.0.2.1".parse().unwrap(), bits: 32 });
-    assert_eq!(local[1], Prefix { address: "2001:db8::".parse().unwrap(), bits: 32 });
-    for bad in ["192.0.2.1/33", "192.0.2", "host", "::/129", "1.2.3.4/"] {
+    let local = |line| match replay(line).unwrap().local {
+        LocalRule::Prefixes(prefixes) => prefixes.iter().map(ToString::to_string).collect(),
+        other => vec![format!("{other:?}")],
+    };
+    assert_eq!(local("--local 192.0.2.1,2001:db8::/32"), ["192.0.2.1", "2001:db8::/32"]);
+    assert_eq!(local("--local all"), ["All"]);
+    assert_eq!(local(""), ["Infer"]);
+    for bad in ["192.0.2.1/33", "192.0.2", "host", "::/129", "1.2.3.4/", "all,192.0.2.1"] {
         assert!(refusal(&format!("--local {bad}")).contains("192.0.2.0/24"), "{bad}");
     }
 }
@@ -101,7 +105,7 @@ fn modes_versions_seeds_and_workers_are_checked() {
     let good = replay("--mode inner --flow-label ignore --seed 0xff --kernel 4.1 --workers 8");
     let good = good.unwrap();
     assert_eq!((good.mode, good.use_flow_label, good.seed), (Mode::Inner, false, 255));
-    assert_eq!((good.kernel, good.workers), (KernelVersion(4, 1), Some(8)));
+    assert_eq!((good.kernel, good.workers), (KernelVersion(4, 1), 8));
     assert!(refusal("--mode outer").contains("kernel, inner"));
     assert!(refusal("--flow-label maybe").contains("use, ignore"));
     assert!(refusal("--seed x").contains("2^64"));
