@@ -113,11 +113,14 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
         if hash.is_none() {
             return false;
         }
+        let (home, second) = (self.geometry.home(hash), self.geometry.second(hash));
         let mut found = false;
-        // A race may have left the flow in the table twice.
-        for _ in 0..4 {
-            let Some((place, _)) = self.locate(hash) else { break };
-            found |= self.remove_at(place, hash);
+        // The flow may be on its way between its buckets, or in both after a race: look into all
+        // places, whatever the marks say, and into the first ones again.
+        for bucket in [home, second, home] {
+            for slot in 0..WAYS as u8 {
+                found |= self.remove_at(Place { bucket, slot }, hash);
+            }
         }
         found
     }
@@ -143,7 +146,7 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
                 let entry = bucket.entry(slot);
                 if !entry.is_empty() && entry.is_stale(now) {
                     let place = Place { bucket: index, slot: slot as u8 };
-                    removed += usize::from(self.remove_at(place, entry.hash()));
+                    removed += usize::from(self.remove_seen(place, entry));
                 }
             }
             for class in 0..WAYS as u32 {
@@ -223,6 +226,15 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
         false
     }
 
+    /// Empties a place if it still holds this very entry, and takes back the mark of a guest.
+    fn remove_seen(&self, place: Place, seen: Entry) -> bool {
+        let removed = self.swap(place, seen, Entry(0));
+        if removed {
+            self.left(seen);
+        }
+        removed
+    }
+
     /// Takes back the mark of an entry that left, if it was the last guest of its class.
     fn left(&self, entry: Entry) {
         if entry.is_guest() {
@@ -237,7 +249,7 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
         }
         bucket.clear_mark(class);
         // A guest written between the look and the clearing would be lost: look again. Its writer
-        // sets the mark once more after writing, so one of the two sees the other.
+        // sets the mark once more after writing, so this look sees the guest or the mark is back.
         if self.has_guest(home, class) {
             bucket.set_mark(class);
         }
@@ -270,7 +282,11 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
         if let Some(place) = room {
             return Some((place, Recorded::Inserted));
         }
+        // No room, or another writer was faster: then look again instead of driving a flow out.
         let (slot, victim) = self.oldest(home, hash, now)?;
+        if victim.is_empty() || victim.is_stale(now) {
+            return None;
+        }
         let place = Place { bucket: home, slot };
         if !self.swap(place, victim, new) {
             return None;
@@ -282,8 +298,7 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
     /// Writes an entry into a bucket: into a slot with room or, up to `depth` times in a row, into
     /// one whose resident can go to its own other bucket. Evicts nothing that is fresh.
     fn put(&self, index: u32, entry: Entry, now: Epoch, depth: u32) -> Option<Place> {
-        if let Some(slot) = self.room(index, now) {
-            let old = self.bucket(index)?.entry(slot as usize);
+        if let Some((slot, old)) = self.room(index, now) {
             return self.write(index, slot, old, entry);
         }
         if depth == 0 {
@@ -309,23 +324,24 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
             if let Some(place) = self.write(index, slot, resident, entry) {
                 return Some(place);
             }
-            // It changed or went meanwhile: the copy would bring back what is no longer true.
-            self.remove_at(copy, hash);
+            // It changed or went meanwhile: the copy would bring back what is no longer true,
+            // unless someone has confirmed it since.
+            self.remove_seen(copy, resident.as_guest(guest));
         }
         None
     }
 
-    /// Returns a slot of a bucket that is empty or, failing that, stale.
-    fn room(&self, index: u32, now: Epoch) -> Option<u8> {
+    /// Returns a slot of a bucket that is empty or, failing that, stale, and what was seen in it.
+    fn room(&self, index: u32, now: Epoch) -> Option<(u8, Entry)> {
         let bucket = self.bucket(index)?;
         let mut stale = None;
         for slot in 0..WAYS {
             let entry = bucket.entry(slot);
             if entry.is_empty() {
-                return Some(slot as u8);
+                return Some((slot as u8, entry));
             }
             if entry.is_stale(now) {
-                stale = Some(slot as u8);
+                stale = Some((slot as u8, entry));
             }
         }
         stale
@@ -346,9 +362,9 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
                 self.tidy_mark(home, class);
                 return None;
             }
-            if !bucket.is_marked(class) {
-                bucket.set_mark(class);
-            }
+            // Both this and taking a mark back change the same word: if this comes first, the
+            // other sees the guest in its second look; if it comes last, the mark is back.
+            bucket.set_mark(class);
         }
         self.left(old);
         Some(place)
