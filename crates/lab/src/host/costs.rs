@@ -84,3 +84,58 @@ impl Default for Costs {
         }
     }
 }
+
+impl Costs {
+    /// Returns the largest of all costs.
+    pub(super) fn largest(&self) -> u32 {
+        let Self {
+            interrupt,
+            take,
+            hash,
+            choose,
+            probe,
+            backlog,
+            signal_send,
+            signal_take,
+            hop_near,
+            hop_far,
+            protocol_tcp,
+            protocol_udp,
+            protocol_other,
+            wake_local,
+            wake_remote,
+            switch,
+            read,
+            copy_per_kib,
+            read_near,
+            read_far,
+            work,
+            record,
+        } = *self;
+        let all = [
+            interrupt,
+            take,
+            hash,
+            choose,
+            probe,
+            backlog,
+            signal_send,
+            signal_take,
+            hop_near,
+            hop_far,
+            protocol_tcp,
+            protocol_udp,
+            protocol_other,
+            wake_local,
+            wake_remote,
+            switch,
+            read,
+            copy_per_kib,
+            read_near,
+            read_far,
+            work,
+            record,
+        ];
+        all.into_iter().max().unwrap_or(0)
+    }
+}

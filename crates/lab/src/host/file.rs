@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Costs, Host, Limits, Mask, Queue, TableSizes, groups_of_eight, rps_flow_cnt,
+    Costs, Host, Limits, Mask, Queue, Rounded, TableSizes, groups_of_eight, rps_flow_cnt,
     rps_sock_flow_entries,
 };
 use crate::config::{ConfigError, Source};
@@ -28,8 +28,7 @@ struct HostFile {
     tables: TablesFile,
     #[serde(default)]
     limits: LimitsFile,
-    #[serde(default)]
-    costs: Costs,
+    costs: Option<Spanned<Costs>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -89,10 +88,12 @@ pub(super) fn read(name: &str, text: &str) -> Result<Host, ConfigError> {
         rss: Rss::default(),
         tables: tables(source, &file.tables)?,
         limits: limits(source, &file.limits)?,
-        costs: file.costs,
+        costs: costs(source, &file)?,
+        rounded: Vec::new(),
     };
     queues(source, &file, &mut host)?;
     host.rss = rss(source, &file.rss, host.queues.len())?;
+    host.rounded = rounded(&file, &host);
     Ok(host)
 }
 
@@ -187,6 +188,34 @@ fn tables(source: Source<'_>, file: &TablesFile) -> Result<TableSizes, ConfigErr
         };
     }
     Ok(sizes)
+}
+
+/// Sizes that were asked for and are no powers of two.
+fn rounded(file: &HostFile, host: &Host) -> Vec<Rounded> {
+    let mut all = Vec::new();
+    let mut compare = |name: String, asked: &Option<Spanned<u64>>, kept: u32| {
+        if let Some(asked) = asked.as_ref().map(|n| *n.get_ref()).filter(|n| *n != u64::from(kept))
+        {
+            all.push(Rounded { name, asked, kept: kept.into() });
+        }
+    };
+    let tables = &file.tables;
+    let sizes = &host.tables;
+    compare("rps_sock_flow_entries".into(), &tables.rps_sock_flow_entries, sizes.sock_flow_entries);
+    compare("rps_flow_cnt".into(), &tables.rps_flow_cnt, sizes.flow_cnt.unwrap_or(0));
+    for (number, (given, queue)) in file.queue.iter().zip(&host.queues).enumerate() {
+        compare(format!("rx-{number} rps_flow_cnt"), &given.rps_flow_cnt, queue.flow_cnt);
+    }
+    all
+}
+
+/// Costs above a second are refused, so that no sum of them overflows.
+fn costs(source: Source<'_>, file: &HostFile) -> Result<Costs, ConfigError> {
+    let Some(given) = &file.costs else { return Ok(Costs::default()) };
+    match given.get_ref().largest() {
+        0..=1_000_000_000 => Ok(*given.get_ref()),
+        n => Err(source.refuse(given, format!("{n} ns: allowed are 0 to 1000000000 (1 s)"))),
+    }
 }
 
 fn limits(source: Source<'_>, file: &LimitsFile) -> Result<Limits, ConfigError> {

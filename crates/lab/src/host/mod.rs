@@ -43,6 +43,19 @@ pub struct Host {
     pub limits: Limits,
     /// Time per step.
     pub costs: Costs,
+    /// Sizes that the kernel would round up.
+    pub rounded: Vec<Rounded>,
+}
+
+/// A size that was asked for and the one that the kernel would make of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Rounded {
+    /// Name of the setting.
+    pub name: String,
+    /// Value asked for.
+    pub asked: u64,
+    /// Value that it will act as.
+    pub kept: u64,
 }
 
 /// One receive queue of the host's device.
@@ -127,6 +140,7 @@ impl Host {
             tables: TableSizes::default(),
             limits: Limits::default(),
             costs: Costs::default(),
+            rounded: Vec::new(),
             cpus: states,
         };
         host.spread_queues(queues);

@@ -74,6 +74,7 @@ fn each_queue_gets_its_share_of_the_entries_rounded_up() {
     assert_eq!(TableSizes::for_entries(0).unwrap().flow_cnt_per_queue(6), 0);
     let host = Host::from_toml("h", "queues = 2\n[tables]\nrps_flow_cnt = 3000\n").unwrap();
     assert_eq!(host.queues[1].flow_cnt, 4096);
+    assert_eq!(host.rounded, [Rounded { name: "rps_flow_cnt".into(), asked: 3000, kept: 4096 }]);
 }
 
 /// microsoft/msquic#2988: CPU ids with gaps.
@@ -102,6 +103,7 @@ fn a_refused_file_names_line_key_and_what_is_allowed() {
         ("[tables]\nrps_entries = 1\n", "h:2:1: tables.rps_entries: unknown field"),
         ("[limits]\nring = 0\n", "h:2:8: limits.ring: allowed are 1 to"),
         ("[costs]\ntake = -1\n", "h:2:8: costs.take: "),
+        ("[costs]\ntake = 2000000000\n", "allowed are 0 to 1000000000"),
         ("[rss]\nspreading = \"xor\"\n", "allowed are toeplitz, recorded"),
         ("[rss]\nkey = \"6d:5a\"\n", "the key has 2 bytes"),
         ("[rss]\ntable = [0, 1]\n", "names queue 1, but the host has 1"),

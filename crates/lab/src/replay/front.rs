@@ -293,8 +293,7 @@ impl Front {
         if frame.is_random || self.spread_esp && is_ipsec(frame) {
             // Low-discrepancy: the golden ratio takes the CPUs nearly in turn.
             self.esp_turn = self.esp_turn.wrapping_add(0x9e37_79b9);
-            hash = FlowHash::from_software(u64::from(self.esp_turn) << 32 | 1);
-            hash = if hash.is_none() { FlowHash(1) } else { hash };
+            hash = FlowHash(self.esp_turn.max(1));
         }
         if self.recorded_queues {
             let known = frame.queue.filter(|q| usize::from(*q) < self.counts.queues.len());

@@ -85,6 +85,8 @@ struct Counts {
     reordered: u64,
     reordered_flows: u64,
     reordered_packets: Vec<u64>,
+    moved_packets: Vec<u64>,
+    unsafe_packets: Vec<u64>,
     distances: Distances,
     handoffs: u64,
     wakeups: u64,
@@ -94,8 +96,14 @@ struct Counts {
     pub(super) rehomed: u64,
 }
 
-/// Most numbers of reordered packets that are kept.
+/// Most numbers of packets that are kept of each kind.
 const MOST_NAMED: usize = 16;
+
+fn name(packets: &mut Vec<u64>, number: u64) {
+    if packets.len() < MOST_NAMED {
+        packets.push(number);
+    }
+}
 
 impl Ledger {
     pub(super) fn new(kind: PolicyKind, host: &Host, kernel: KernelVersion, drain: bool) -> Self {
@@ -294,15 +302,19 @@ impl Ledger {
         if inline {
             flow.flags &= !FLOW_QUEUED;
         }
-        self.counts.moves.moved += u64::from(moved);
-        self.counts.moves.unsafe_moves += u64::from(unsafe_move);
+        if moved {
+            self.counts.moves.moved += 1;
+            name(&mut self.counts.moved_packets, job.number);
+        }
+        if unsafe_move {
+            self.counts.moves.unsafe_moves += 1;
+            name(&mut self.counts.unsafe_packets, job.number);
+        }
     }
 
     fn note_reordered(&mut self, job: &Job, now_ns: u64) {
         self.counts.reordered += 1;
-        if self.counts.reordered_packets.len() < MOST_NAMED {
-            self.counts.reordered_packets.push(job.number);
-        }
+        name(&mut self.counts.reordered_packets, job.number);
         self.point(now_ns).reordered += 1;
     }
 }
@@ -314,12 +326,14 @@ impl Stages for Ledger {
         let aware = self.kind == PolicyKind::FlowAware;
         let limit = self.limits.udp_receive_buffer;
         let mut refused = false;
-        if aware && job.wants_reader && !again {
-            if let Some(socket) = self.socket(job).filter(|s| !s.tcp) {
-                refused = socket.admitted_bytes > 0 && socket.admitted_bytes + charge > limit;
-                if !refused {
-                    socket.admitted_bytes += charge;
-                }
+        if aware
+            && job.wants_reader
+            && !again
+            && let Some(socket) = self.socket(job).filter(|s| !s.tcp)
+        {
+            refused = socket.admitted_bytes > 0 && socket.admitted_bytes + charge > limit;
+            if !refused {
+                socket.admitted_bytes += charge;
             }
         }
         let queue_index = job.queue.index();
@@ -507,6 +521,8 @@ impl Ledger {
             reordered: counts.reordered,
             reordered_flows: counts.reordered_flows,
             reordered_packets: counts.reordered_packets,
+            moved_packets: counts.moved_packets,
+            unsafe_packets: counts.unsafe_packets,
             distances: counts.distances,
             handoffs: counts.handoffs,
             handoffs_per_packet: per_packet(counts.handoffs),

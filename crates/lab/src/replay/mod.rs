@@ -129,7 +129,7 @@ impl Replay {
         while let Some(packet) = captures.next_packet()? {
             self.packet(&packet);
             packets += 1;
-            if packets % PROGRESS_PACKETS == 0 {
+            if packets.is_multiple_of(PROGRESS_PACKETS) {
                 progress(&Progress {
                     packets,
                     bytes_read: captures.bytes_read(),

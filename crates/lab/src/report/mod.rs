@@ -161,8 +161,10 @@ pub enum FindingCode {
     Empty,
     /// No address stands out as the local one; every packet counts as received.
     NoLocalAddress,
-    /// One flow carries most packets and cannot be split without reordering.
+    /// One flow carries nearly all packets and cannot be split without reordering.
     Unsplittable,
+    /// One flow carries more than half of the packets.
+    LargeFlow,
     /// All packets of a port come from one address and port, so a hash cannot spread them.
     OneSourceTuple,
     /// IPv6 flow labels take the place of the ports in the hash.

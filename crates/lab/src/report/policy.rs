@@ -30,8 +30,13 @@ pub struct PolicyReport {
     pub reordered: u64,
     /// Flows with at least one reordered packet, while they were remembered.
     pub reordered_flows: u64,
-    /// Up to 16 numbers (from 1, in the order read) of packets that were overtaken or overtook.
+    /// Up to 16 numbers (from 1, in the order read) of packets that were overtaken.
     pub reordered_packets: Vec<u64>,
+    /// Up to 16 numbers of packets with which a flow changed its CPU.
+    pub moved_packets: Vec<u64>,
+    /// Up to 16 numbers of those that could overtake, since earlier packets of the flow still
+    /// waited.
+    pub unsafe_packets: Vec<u64>,
     /// Where packets were processed, seen from their consumer.
     pub distances: Distances,
     /// Packets put on the backlog of another CPU than the one that took them.
