@@ -9,7 +9,7 @@
 use std::io::{self, ErrorKind, Read};
 
 /// First size of a buffer, in bytes.
-pub(super) const FIRST_BYTES: usize = 256 << 10;
+pub(super) const FIRST_BYTES: usize = 64 << 10;
 
 /// A stretch of the input that is in memory.
 pub(super) struct Window {
