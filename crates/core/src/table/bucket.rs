@@ -17,13 +17,16 @@ use crate::sync::{AtomicU64, Ordering};
 pub const WAYS: usize = 8;
 
 /// Eight entries of a flow table.
+///
+/// In eBPF aligned to 8 only, which is all that the kernel grants to a value of a map.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[cfg_attr(target_has_atomic = "64", repr(C, align(64)))]
+#[cfg_attr(not(target_has_atomic = "64"), repr(C))]
 pub struct Bucket {
     words: [AtomicU64; WAYS],
 }
 
-#[cfg(not(loom))]
+#[cfg(all(not(loom), target_has_atomic = "64"))]
 const _: () = assert!(size_of::<Bucket>() == 64 && align_of::<Bucket>() == 64);
 
 /// What one bucket says of a hash.
@@ -69,6 +72,45 @@ impl Bucket {
         }
         Scan::Missed { full, further: marks >> mark_class(hash) & 1 != 0 }
     }
+
+    /// Replaces `seen` in a slot by `new` and keeps the mark; `false` if the slot held another.
+    ///
+    /// `swap` is a compare-and-swap, an argument for the sake of the BPF target: it has the
+    /// instruction, but Rust does not know it there.
+    #[inline(always)]
+    pub(super) fn replace_by(
+        &self,
+        slot: u8,
+        seen: Entry,
+        new: Entry,
+        swap: impl Fn(&AtomicU64, u64, u64) -> bool,
+    ) -> bool {
+        let Some(word) = self.words.get(slot as usize) else { return false };
+        let mark = word.load(Ordering::Relaxed) & MARK;
+        // A mark that changes between the two loads is rare: one more try sees it.
+        for mark in [mark, mark ^ MARK] {
+            let seen = seen.without_mark().0 | mark;
+            let new = new.without_mark().0 | mark;
+            if swap(word, seen, new) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the eight words as they are in memory, for a copy of the table elsewhere.
+    pub fn to_words(&self) -> [u64; WAYS] {
+        core::array::from_fn(|slot| {
+            self.words.get(slot).map_or(0, |word| word.load(Ordering::Relaxed))
+        })
+    }
+}
+
+/// Swaps `new` in for `old`; `false` if the word holds something else.
+#[cfg(target_has_atomic = "64")]
+#[inline(always)]
+pub(super) fn compare_and_swap(word: &AtomicU64, old: u64, new: u64) -> bool {
+    word.compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }
 
 /// What writers need, on targets with compare-and-swap.
@@ -85,17 +127,7 @@ impl Bucket {
     /// Replaces `seen` in a slot by `new` and keeps the mark; `false` if the slot held another.
     #[inline(always)]
     pub fn replace(&self, slot: u8, seen: Entry, new: Entry) -> bool {
-        let Some(word) = self.words.get(slot as usize) else { return false };
-        let mark = word.load(Ordering::Relaxed) & MARK;
-        // A mark that changes between the two loads is rare: one more try sees it.
-        for mark in [mark, mark ^ MARK] {
-            let seen = seen.without_mark().0 | mark;
-            let new = new.without_mark().0 | mark;
-            if word.compare_exchange(seen, new, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                return true;
-            }
-        }
-        false
+        self.replace_by(slot, seen, new, compare_and_swap)
     }
 
     /// Returns whether a class of this bucket's entries may live in their second bucket.

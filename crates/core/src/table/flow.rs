@@ -15,9 +15,9 @@
 //! Source: the use is that of the two tables of Linux, Documentation/networking/scaling.rst,
 //! "RFS"; buckets, identity and age are ours.
 
-use super::bucket::{Bucket, Geometry, Scan, WAYS, mark_class};
+use super::bucket::{Bucket, Geometry, Scan, WAYS, compare_and_swap, mark_class};
 use super::entry::{Entry, Epoch};
-use super::probe::{Lookup, Place, probe_buckets};
+use super::probe::{Lookup, Place, place_entry, probe_buckets};
 use super::{Recorded, TableSizeError};
 use crate::{CpuId, FlowHash};
 
@@ -54,6 +54,11 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
     /// Returns the number of flows that fit.
     pub fn capacity(&self) -> usize {
         self.geometry.buckets() * WAYS
+    }
+
+    /// Returns the buckets, for a copy of the table elsewhere.
+    pub fn buckets(&self) -> &[Bucket] {
+        self.buckets.as_ref()
     }
 
     /// Returns the arrangement of the buckets.
@@ -130,7 +135,7 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
     /// `moving` says that the order table of the queue keeps the position of its last packet.
     #[inline(always)]
     pub fn place(&self, place: Place, seen: Entry, cpu: CpuId, moving: bool) -> bool {
-        self.swap(place, seen, seen.placed(cpu, moving))
+        place_entry(place, seen, cpu, moving, |index| self.bucket(index), compare_and_swap)
     }
 
     /// Removes stale entries and marks without guests from `count` buckets, starting at `first`

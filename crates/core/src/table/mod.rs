@@ -3,8 +3,8 @@
 //! [`FlowTable`] is the table of the `flow-aware` policy. [`SockTable`] and the functions of
 //! [`DevFlows`] model the global and the per-queue table of Linux. [`OrderTable`] keeps the
 //! positions of flows that are between two CPUs, [`RepeatFilter`] tells hashes that come back
-//! from those that were seen once. [`probe_buckets`] is the look-up of all planes; where the target
-//! has no compare-and-swap of its own (eBPF, as Rust sees it), it and the order table are all.
+//! from those that were seen once. [`probe_buckets`] and [`place_entry`] serve all planes; where
+//! Rust knows no compare-and-swap (eBPF), they and the order table are all there is.
 
 mod bucket;
 mod dev;
@@ -26,7 +26,7 @@ pub use entry::{Entry, Epoch};
 #[cfg(target_has_atomic = "64")]
 pub use flow::FlowTable;
 pub use order::OrderTable;
-pub use probe::{Lookup, Place, probe_buckets};
+pub use probe::{Lookup, Place, place_entry, probe_buckets};
 #[cfg(target_has_atomic = "64")]
 pub use repeat::RepeatFilter;
 #[cfg(target_has_atomic = "64")]

@@ -1,12 +1,15 @@
-//! The probe of a flow table: the one that every plane runs for every packet.
+//! What every plane does with a flow table for every packet: the probe and, rarely, the note where
+//! a flow's packets go now.
 //!
-//! Always true: reads one cache line, or two if the mark of the hash's class is set; writes nothing.
+//! Always true: the probe reads one cache line, or two if the mark of the hash's class is set, and
+//! writes nothing.
 //! Elsewhere: who writes the entries ([`super::FlowTable`]), also into the map of an eBPF program.
 
 use super::Probe;
 use super::bucket::{Bucket, Geometry, Scan};
 use super::entry::{Entry, Epoch};
-use crate::FlowHash;
+use crate::sync::AtomicU64;
+use crate::{CpuId, FlowHash};
 
 /// Where an entry was found; valid until someone writes there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,4 +64,22 @@ pub fn probe_buckets<'a>(
         return missed(Probe::Stale, second_line);
     }
     Lookup { entry: Some((entry, Place { bucket: index, slot })), probe: Probe::Hit, second_line }
+}
+
+/// Notes to which CPU a flow's packets go now; `false` if the entry changed since it was seen.
+///
+/// `moving` says that the order table of the queue keeps the position of the flow's last packet.
+/// `swap` is a compare-and-swap of one word: [`FlowTable::place`](super::FlowTable::place) brings
+/// the standard one, an eBPF program the instruction.
+#[inline(always)]
+pub fn place_entry<'a>(
+    place: Place,
+    seen: Entry,
+    cpu: CpuId,
+    moving: bool,
+    bucket: impl Fn(u32) -> Option<&'a Bucket>,
+    swap: impl Fn(&AtomicU64, u64, u64) -> bool,
+) -> bool {
+    bucket(place.bucket)
+        .is_some_and(|bucket| bucket.replace_by(place.slot, seen, seen.placed(cpu, moving), swap))
 }
