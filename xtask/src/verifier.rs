@@ -1,37 +1,95 @@
 //! `cargo xtask verifier`: the programs against the running kernel.
+//!
+//! Three things: what the verifier says of each program, next to the ceiling that is recorded; the
+//! answer of the program to every packet of a corpus, next to the native one; and the time of a
+//! run, next to that of a program that does nothing.
+//!
+//! Elsewhere: building the programs ([`crate::ebpf`]).
 
+mod ceilings;
+mod compare;
+mod timing;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use rxsteer_kernel::{OBJECT, missing_capabilities, verify};
 
+use ceilings::Ceilings;
+
 /// Flags of `cargo xtask verifier`.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Folder with captures, at any depth, that both sides shall agree on; default:
+    /// `$RXSTEER_SHARED/corpus/captures` if that variable is set
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
+    /// Runs of a program over one frame for its time; 0: no times
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000)]
+    repeat: u32,
+}
 
-/// Loads every program and prints what the verifier says.
-pub(crate) fn run(_args: &Args) -> Result<ExitCode> {
+/// Passed and failed checks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+}
+
+impl Tally {
+    fn count(&mut self, is_right: bool) {
+        if is_right { self.passed += 1 } else { self.failed += 1 }
+    }
+}
+
+/// Loads every program, compares and measures; fails if anything is not as it should be.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let missing = missing_capabilities();
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
         bail!("the verifier needs root; missing: {}", names.join(", "));
     }
-    let reports = verify(OBJECT)?;
+    let mut tally = Tally::default();
+    check_programs(&mut tally)?;
+    compare::crafted(&mut tally)?;
+    let corpus = args.corpus.clone().or_else(|| {
+        std::env::var_os("RXSTEER_SHARED").map(|dir| PathBuf::from(dir).join("corpus/captures"))
+    });
+    match corpus {
+        Some(corpus) => compare::corpus(&corpus, &mut tally)?,
+        None => println!("no corpus: neither --corpus nor RXSTEER_SHARED is given"),
+    }
+    if args.repeat > 0 {
+        timing::print(args.repeat)?;
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn check_programs(tally: &mut Tally) -> Result<()> {
+    let ceilings = Ceilings::read(&crate::repository())?;
     println!(
-        "{:<20} {:>12} {:>9} {:>6} {:>11} {:>8}",
-        "program", "instructions", "verified", "stack", "translated", "machine"
+        "{:<18} {:>12} {:>9} {:>9} {:>7} {:>11} {:>9}",
+        "program", "instructions", "verified", "ceiling", "stack", "translated", "machine"
     );
-    for report in &reports {
+    for report in verify(OBJECT)? {
+        let ceiling = ceilings.of(&report.name);
         println!(
-            "{:<20} {:>12} {:>9} {:>4} B {:>9} B {:>6} B",
+            "{:<18} {:>12} {:>9} {:>9} {:>5} B {:>9} B {:>7} B",
             report.name,
             report.instructions,
             report.verified_instructions,
+            ceiling.map_or("none".to_owned(), |ceiling| ceiling.to_string()),
             report.stack_bytes,
             report.translated_bytes,
             report.jited_bytes
         );
+        let is_below = ceiling.is_some_and(|ceiling| report.verified_instructions <= ceiling);
+        if !is_below {
+            println!("  above its ceiling in {}", ceilings::PATH);
+        }
+        tally.count(is_below);
     }
-    println!("{} passed, 0 failed", reports.len());
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

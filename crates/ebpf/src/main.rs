@@ -6,11 +6,20 @@
 //! Always true: unknown traffic passes; the panic handler loops for ever, so the verifier refuses
 //! a program in which a panic can be reached.
 //! Elsewhere: names and layouts of the maps (the library of this crate).
-#![cfg_attr(target_arch = "bpf", no_std, no_main, feature(asm_experimental_arch))]
+#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![cfg_attr(
+    target_arch = "bpf",
+    feature(asm_experimental_arch, core_intrinsics, adt_const_params),
+    allow(internal_features, reason = "compare-and-swap has no other name on this target")
+)]
 #![warn(missing_docs, unreachable_pub)]
 
 #[cfg(target_arch = "bpf")]
+mod flows;
+#[cfg(target_arch = "bpf")]
 mod frame;
+#[cfg(target_arch = "bpf")]
+mod host;
 #[cfg(target_arch = "bpf")]
 mod programs;
 

@@ -1,18 +1,22 @@
-//! The programs and their maps.
+//! The programs: context, core call, XDP action.
 
 use core::cell::Cell;
 
-use aya_ebpf::bindings::xdp_action::XDP_PASS;
+use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS};
+use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_coarse_ns};
 use aya_ebpf::macros::{map, xdp};
-use aya_ebpf::maps::{Array, PerCpuArray};
+use aya_ebpf::maps::{Array, CpuMap, PerCpuArray};
 use aya_ebpf::programs::XdpContext;
-use rxsteer_core::Bytes;
 use rxsteer_core::bytes::FORGET_CELLS;
 use rxsteer_core::dissect::{Dissected, Options, Start, dissect};
-use rxsteer_core::hash::SoftHasher;
-use rxsteer_ebpf::Seen;
+use rxsteer_core::steer::{Class, Decision, Packet, PortRule, Reason, choose_flow_aware};
+use rxsteer_core::table::Epoch;
+use rxsteer_core::{Bytes, CpuId, FlowHash};
+use rxsteer_ebpf::{Config, MAX_CPUS, Seen};
 
+use crate::flows::Flows;
 use crate::frame::XdpFrame;
+use crate::host::{MapHost, queue};
 
 /// What a program keeps outside its stack of 512 bytes, and outside the verifier's eyes.
 #[repr(C)]
@@ -27,25 +31,32 @@ pub(crate) struct Scratch {
 #[map]
 static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
+/// Settings.
+#[map]
+static CONFIG: Array<[u64; Config::WORDS]> = Array::with_max_entries(1, 0);
+
+/// The CPUs that take packets.
+#[map]
+static CPUS: CpuMap = CpuMap::with_max_entries(MAX_CPUS as u32, 0);
+
+/// Packets by the reason of their decision.
+#[map]
+static REASONS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Reason::COUNT as u32, 0);
+
 /// What was made of the last frame. For test runs, one at a time: CPUs would overwrite each other.
 #[map]
 static SEEN: Array<Seen> = Array::with_max_entries(1, 0);
 
-/// Key of the software hash: two random numbers.
-#[map]
-static HASH_KEY: Array<[u64; 2]> = Array::with_max_entries(1, 0);
-
-/// Records what core makes of the frame, and passes it.
+/// Sends each packet to the CPU that core decides on.
 #[xdp]
-pub(crate) fn rxsteer_observe(ctx: XdpContext) -> u32 {
-    let _ = observe(&ctx, &Options::KERNEL);
-    XDP_PASS
+pub(crate) fn rxsteer_steer(ctx: XdpContext) -> u32 {
+    steer(&ctx).unwrap_or(XDP_PASS)
 }
 
-/// The same for the innermost flow.
+/// Records what core makes of the frame, decision included, and passes it.
 #[xdp]
-pub(crate) fn rxsteer_observe_inner(ctx: XdpContext) -> u32 {
-    let _ = observe(&ctx, &Options::INNER);
+pub(crate) fn rxsteer_observe(ctx: XdpContext) -> u32 {
+    let _ = observe(&ctx);
     XDP_PASS
 }
 
@@ -56,20 +67,79 @@ pub(crate) fn rxsteer_pass(_ctx: XdpContext) -> u32 {
 }
 
 #[inline(always)]
-fn observe(ctx: &XdpContext, options: &Options) -> Option<()> {
-    let scratch = SCRATCH.get_ptr_mut(0)?;
+fn steer(ctx: &XdpContext) -> Option<u32> {
+    let config = Config::from_words(CONFIG.get(0)?);
+    let read = read(ctx, &config)?;
+    let decision = decide(ctx, &config, &read)?;
+    if let Some(count) = REASONS.get_ptr_mut(decision.reason.index() as u32) {
+        // SAFETY: a value of a per-CPU map, which only this CPU writes.
+        unsafe { *count += 1 };
+    }
+    match decision.reason {
+        Reason::Local => None,
+        Reason::Shed => Some(XDP_DROP),
+        _ => CPUS.redirect(u32::from(decision.cpu.0), u64::from(XDP_PASS)).ok(),
+    }
+}
+
+#[inline(always)]
+fn observe(ctx: &XdpContext) -> Option<()> {
+    let config = Config::from_words(CONFIG.get(0)?);
+    let read = read(ctx, &config)?;
+    let decision = decide(ctx, &config, &read)?;
     let seen = SEEN.get_ptr_mut(0)?;
-    let &[k0, k1] = HASH_KEY.get(0)?;
+    // SAFETY: a map value of plain integers, which lives as long as the program.
+    unsafe { (*seen).write(read.out, read.stopped, read.hash, &decision) };
+    Some(())
+}
+
+/// What was read of a frame.
+struct Read<'a> {
+    out: &'a Dissected,
+    stopped: u32,
+    hash: FlowHash,
+}
+
+#[inline(always)]
+fn read<'a>(ctx: &XdpContext, config: &Config) -> Option<Read<'a>> {
+    let scratch = SCRATCH.get_ptr_mut(0)?;
     // SAFETY: the value lives as long as the program, only this CPU uses it, and it starts as
     // zeroes, of which every field has a value.
     let (out, cells) = unsafe { (&mut (*scratch).dissected, cells(&raw mut (*scratch).cells)) };
     let frame = XdpFrame::new(ctx, cells);
-    let result = dissect(&frame, Start::Ethernet, options, out);
-    let stopped = frame.forget(0, Seen::stopped(result));
-    let hash = SoftHasher { k0, k1 }.hash_symmetric(&out.key);
-    // SAFETY: a map value of plain integers, which lives as long as the program.
-    unsafe { (*seen).write(out, stopped, hash) };
-    Some(())
+    let stopped = Seen::stopped(dissect(&frame, Start::Ethernet, &Options::KERNEL, out));
+    let stopped = frame.forget(0, stopped);
+    let hash = if out.has_key() {
+        FlowHash(frame.forget(1, config.hasher.hash_symmetric(&out.key).0))
+    } else {
+        FlowHash::NONE
+    };
+    Some(Read { out, stopped, hash })
+}
+
+#[inline(always)]
+fn decide(ctx: &XdpContext, config: &Config, read: &Read<'_>) -> Option<Decision> {
+    // SAFETY: the helpers have no conditions.
+    let (cpu, ns) = unsafe { (bpf_get_smp_processor_id(), bpf_ktime_get_coarse_ns()) };
+    let key = &read.out.key;
+    let class = Class::new(key.protocol, read.out.tcp_flags, false);
+    let packet = Packet {
+        hash: read.hash,
+        class,
+        rule: PortRule::default(),
+        arrived_on: CpuId(cpu as u16),
+        refused: false,
+    };
+    let flows = Flows::of(config, class)?;
+    Some(choose_flow_aware(
+        &config.aware,
+        &queue(ctx.rx_queue_index())?,
+        &packet,
+        &MapHost,
+        Epoch::from_ns(ns),
+        |hash, now| flows.lookup(hash, now),
+        |place, seen, cpu, moving| flows.place(place, seen, cpu, moving),
+    ))
 }
 
 /// # Safety

@@ -1,7 +1,8 @@
 //! What one side, native or eBPF, makes of a frame; equal on both sides for every frame.
 
-use rxsteer_core::FlowHash;
 use rxsteer_core::dissect::{DissectError, Dissected};
+use rxsteer_core::steer::Decision;
+use rxsteer_core::{CpuId, FlowHash};
 
 /// All that core says of one frame, as words that cross the border to user space.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -13,7 +14,7 @@ pub struct Seen {
 
 impl Seen {
     /// Number of words.
-    pub const WORDS: usize = 36;
+    pub const WORDS: usize = 38;
 
     /// Nothing seen yet.
     pub const EMPTY: Self = Self { words: [0; Self::WORDS] };
@@ -33,7 +34,7 @@ impl Seen {
     /// Two steps, so that an eBPF program can pass the first one's answer through
     /// [`Bytes::forget`](rxsteer_core::Bytes::forget): one way leads on instead of one an error.
     #[inline(always)]
-    pub fn write(&mut self, out: &Dissected, stopped: u32, hash: FlowHash) {
+    pub fn write(&mut self, out: &Dissected, stopped: u32, hash: FlowHash, decision: &Decision) {
         let key = &out.key;
         let outer = out.outer();
         let bytes = |a, b, c, d| u32::from_be_bytes([a, b, c, d]);
@@ -65,6 +66,24 @@ impl Seen {
             | u32::from(out.is_fragment()) << 3;
         words[34] = stopped;
         words[35] = hash.0;
+        words[36] = pair(decision.cpu.0, decision.reason.index() as u16);
+        let flags = u16::from(decision.second_line) | u16::from(decision.moved) << 1;
+        words[37] = pair(decision.probe.index() as u16, flags);
+    }
+
+    /// Returns the CPU of the decision.
+    pub const fn cpu(&self) -> CpuId {
+        CpuId((self.words[36] >> 16) as u16)
+    }
+
+    /// Puts another CPU into the decision, for a comparison that leaves it out.
+    pub const fn set_cpu(&mut self, cpu: CpuId) {
+        self.words[36] = (cpu.0 as u32) << 16 | self.words[36] & 0xffff;
+    }
+
+    /// Returns [`Reason::index`](rxsteer_core::steer::Reason::index) of the decision.
+    pub const fn reason_index(&self) -> usize {
+        (self.words[36] & 0xffff) as usize
     }
 }
 

@@ -10,9 +10,11 @@ mod capabilities;
 mod maps;
 mod object;
 mod testrun;
+mod twin;
 mod verifier;
 
 pub use capabilities::{Capability, missing_capabilities};
 pub use object::OBJECT;
-pub use testrun::{Action, Run, TestBed, TestRunError};
+pub use testrun::{Action, Run, Setup, TestBed, TestRunError};
+pub use twin::Twin;
 pub use verifier::{ProgramReport, VerifyError, verify};

@@ -1,14 +1,20 @@
 //! Running the programs over frames of our own making, without a device.
 //!
+//! Elsewhere: what they should say ([`crate::Twin`]); what the verifier says ([`crate::verify`]).
 //! Source: the kernel's Documentation/bpf/bpf_prog_run.rst.
 
 use std::time::Duration;
 
-use aya::maps::{Array, MapError};
+use aya::maps::{Array, CpuMap, Map};
 use aya::programs::{Program, ProgramError, TestRun, TestRunOptions};
-use rxsteer_ebpf::{OBSERVE_PROGRAM, SEEN_MAP, Seen};
+use rxsteer_core::CpuId;
+use rxsteer_core::table::WAYS;
+use rxsteer_ebpf::{Config, MAX_CPUS, Seen, map, program};
 
 use crate::OBJECT;
+
+/// Packets that wait for a CPU in the CPUMAP.
+const CPUMAP_QUEUE: u32 = 64;
 
 /// What an XDP program says shall become of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,7 +64,7 @@ pub enum TestRunError {
     /// There is no XDP program of this name.
     #[error("the object has no XDP program {0}")]
     NoProgram(String),
-    /// The kernel refuses the program, or the frame (it takes 14 to about 3,500 bytes).
+    /// The kernel refuses the program, or the frame (see [`TestBed::FRAME_BYTES`]).
     #[error("the kernel refuses {name}: {source}")]
     Refused {
         /// Name of the program.
@@ -69,14 +75,25 @@ pub enum TestRunError {
     /// There is no map of this name.
     #[error("the object has no map {0}")]
     NoMap(&'static str),
-    /// A map cannot be read.
-    #[error("cannot read map {name}: {source}")]
+    /// A map cannot be read or written.
+    #[error("map {name}: {source}")]
     Map {
         /// Name of the map.
         name: &'static str,
         /// What went wrong.
-        source: Box<MapError>,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+/// What the programs are told before they run.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Setup {
+    /// Settings.
+    pub config: Config,
+    /// CPUs of the mask of queue 0, all of them online; at most [`MAX_CPUS`].
+    pub cpus: Vec<CpuId>,
+    /// The buckets of the flow tables: TCP, then UDP.
+    pub flows: Vec<[u64; WAYS]>,
 }
 
 /// The programs, loaded and attached to nothing.
@@ -85,12 +102,17 @@ pub struct TestBed {
 }
 
 impl TestBed {
-    /// Loads all programs of [`OBJECT`].
+    /// Bytes that a frame may have: the kernel takes no shorter one, and what is longer would not
+    /// be in one page.
+    pub const FRAME_BYTES: std::ops::RangeInclusive<usize> = 14..=3500;
+
+    /// Loads all programs of [`OBJECT`] and tells them `setup`.
     ///
     /// # Errors
-    /// [`TestRunError::Object`] or [`TestRunError::Refused`], with what the kernel said.
-    pub fn new() -> Result<Self, TestRunError> {
-        let loaded = aya::EbpfLoader::new().load(OBJECT);
+    /// [`TestRunError`], with what the kernel said.
+    pub fn new(setup: &Setup) -> Result<Self, TestRunError> {
+        let flows = setup.flows.len().max(1) as u32;
+        let loaded = aya::EbpfLoader::new().map_max_entries(map::FLOWS, flows).load(OBJECT);
         let mut ebpf = loaded.map_err(|error| TestRunError::Object(Box::new(error)))?;
         for (name, program) in ebpf.programs_mut() {
             let Program::Xdp(program) = program else {
@@ -98,7 +120,9 @@ impl TestBed {
             };
             program.load().map_err(|source| refused(name, source))?;
         }
-        Ok(Self { ebpf })
+        let mut bed = Self { ebpf };
+        bed.tell(setup)?;
+        Ok(bed)
     }
 
     /// Runs the program `repeat` times over the frame.
@@ -120,14 +144,65 @@ impl TestBed {
     /// # Errors
     /// Those of [`run`](Self::run), and [`TestRunError::Map`].
     pub fn observe(&mut self, frame: &[u8]) -> Result<Seen, TestRunError> {
-        self.run(OBSERVE_PROGRAM, frame, 1)?;
-        let map = |source| TestRunError::Map { name: SEEN_MAP, source: Box::new(source) };
-        let seen = self.ebpf.map(SEEN_MAP).ok_or(TestRunError::NoMap(SEEN_MAP))?;
-        let seen: Array<_, [u32; Seen::WORDS]> = Array::try_from(seen).map_err(map)?;
-        Ok(Seen { words: seen.get(&0, 0).map_err(map)? })
+        // Nothing from the frame before may pass for an answer.
+        self.set(map::SEEN, 0, [u32::MAX; Seen::WORDS])?;
+        self.run(program::OBSERVE, frame, 1)?;
+        Ok(Seen { words: self.get(map::SEEN, 0)? })
+    }
+
+    /// Returns the buckets of the flow tables as the programs left them.
+    ///
+    /// # Errors
+    /// [`TestRunError::Map`].
+    pub fn flows(&self, buckets: u32) -> Result<Vec<[u64; WAYS]>, TestRunError> {
+        (0..buckets).map(|index| self.get(map::FLOWS, index)).collect()
+    }
+
+    fn tell(&mut self, setup: &Setup) -> Result<(), TestRunError> {
+        self.set(map::CONFIG, 0, setup.config.to_words())?;
+        for (index, bucket) in setup.flows.iter().enumerate() {
+            self.set(map::FLOWS, index as u32, *bucket)?;
+        }
+        // The number of CPUs, then their ids, 16 bits each.
+        let mut queue = [0u16; 2 + MAX_CPUS];
+        queue[0] = setup.cpus.len() as u16;
+        for (place, cpu) in queue[2..].iter_mut().zip(&setup.cpus) {
+            *place = cpu.0;
+        }
+        self.set(map::QUEUES, 0, queue)?;
+        for cpu in &setup.cpus {
+            self.set(map::CPU_STATES, u32::from(cpu.0), [1u32, 0, 0, 0])?;
+            let cpus = self.ebpf.map_mut(map::CPUS).ok_or(TestRunError::NoMap(map::CPUS))?;
+            let mut cpus = CpuMap::try_from(cpus).map_err(in_map(map::CPUS))?;
+            cpus.set(u32::from(cpu.0), CPUMAP_QUEUE, None, 0).map_err(in_map(map::CPUS))?;
+        }
+        Ok(())
+    }
+
+    fn set<V: aya::Pod>(
+        &mut self,
+        name: &'static str,
+        index: u32,
+        value: V,
+    ) -> Result<(), TestRunError> {
+        let map = self.ebpf.map_mut(name).ok_or(TestRunError::NoMap(name))?;
+        let mut array: Array<_, V> = Array::try_from(map).map_err(in_map(name))?;
+        array.set(index, value, 0).map_err(in_map(name))
+    }
+
+    fn get<V: aya::Pod>(&self, name: &'static str, index: u32) -> Result<V, TestRunError> {
+        let map: &Map = self.ebpf.map(name).ok_or(TestRunError::NoMap(name))?;
+        let array: Array<_, V> = Array::try_from(map).map_err(in_map(name))?;
+        array.get(&index, 0).map_err(in_map(name))
     }
 }
 
 fn refused(name: &str, source: ProgramError) -> TestRunError {
     TestRunError::Refused { name: name.to_owned(), source: Box::new(source) }
+}
+
+fn in_map<E: std::error::Error + Send + Sync + 'static>(
+    name: &'static str,
+) -> impl Fn(E) -> TestRunError {
+    move |source| TestRunError::Map { name, source: Box::new(source) }
 }

@@ -1,0 +1,69 @@
+//! The flow tables, in a map.
+
+use core::intrinsics::{AtomicOrdering, atomic_cxchg};
+
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::Array;
+use rxsteer_core::steer::Class;
+use rxsteer_core::table::{
+    Bucket, Entry, Epoch, Geometry, Lookup, Place, WAYS, place_entry, probe_buckets,
+};
+use rxsteer_core::{CpuId, FlowHash};
+use rxsteer_ebpf::Config;
+
+/// The buckets: those of TCP, then those of UDP. The loader sets how many.
+#[map]
+static FLOWS: Array<[u64; WAYS]> = Array::with_max_entries(2 * 8192, 0);
+
+const _: () = assert!(size_of::<Bucket>() == 8 * WAYS && align_of::<Bucket>() == 8);
+
+/// One of the flow tables.
+#[derive(Clone, Copy)]
+pub(crate) struct Flows {
+    first: u32,
+    geometry: Geometry,
+}
+
+impl Flows {
+    /// Returns the table that holds the flows of a class, if its size is possible.
+    #[inline(always)]
+    pub(crate) fn of(config: &Config, class: Class) -> Option<Self> {
+        let (first, buckets) = if class.is_tcp() {
+            (0, config.tcp_buckets)
+        } else {
+            (config.tcp_buckets, config.udp_buckets)
+        };
+        Some(Self { first, geometry: Geometry::new(buckets as usize)? })
+    }
+
+    /// Returns what the table knows of a flow.
+    #[inline(always)]
+    pub(crate) fn lookup(self, hash: FlowHash, now: Epoch) -> Lookup {
+        probe_buckets(self.geometry, hash, now, |index| self.bucket(index))
+    }
+
+    /// Notes to which CPU a flow's packets go now.
+    #[inline(always)]
+    pub(crate) fn place(self, place: Place, seen: Entry, cpu: CpuId, moving: bool) -> bool {
+        const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
+        place_entry(
+            place,
+            seen,
+            cpu,
+            moving,
+            |index| self.bucket(index),
+            |word, old, new| {
+                // SAFETY: the word lives in a map and is made to be written while shared.
+                unsafe { atomic_cxchg::<u64, ORDER, ORDER>(word.as_ptr(), old, new).1 }
+            },
+        )
+    }
+
+    #[inline(always)]
+    fn bucket(self, index: u32) -> Option<&'static Bucket> {
+        let bucket = FLOWS.get_ptr(self.first.wrapping_add(index))?;
+        // SAFETY: a map value of that size and alignment, which lives as long as the program; a
+        // bucket is eight words of any value.
+        Some(unsafe { &*bucket.cast() })
+    }
+}
