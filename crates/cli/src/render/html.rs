@@ -167,10 +167,12 @@ fn plots(page: &mut String, report: &Report) {
         }
     };
     plot("Load of each CPU", plot::cpu_load(policies));
-    let over_time = plot::hit_rate_lines(policies);
+    let (unit_ns, unit) =
+        if report.input.span_ns < 2_000_000_000 { (1e6, "ms") } else { (1e9, "seconds") };
+    let over_time = plot::hit_rate_lines(policies, unit_ns);
     plot(
         "Hit rate of flows over time",
-        plot::lines(&over_time, "seconds since the first packet", "hits, %", false),
+        plot::lines(&over_time, &format!("{unit} since the first packet"), "hits, %", false),
     );
     if let Some(first) = report.sweeps.first() {
         plot(

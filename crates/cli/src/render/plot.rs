@@ -3,6 +3,7 @@
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use rxsteer_core::steer::PolicyKind;
 use rxsteer_lab::report::{PolicyReport, SweepCurve};
 
 /// Colour of axes and text; the page gives it another value in the dark.
@@ -11,7 +12,7 @@ pub(super) const INK: RGBColor = RGBColor(0x33, 0x34, 0x35);
 pub(super) const GRID: RGBColor = RGBColor(0xdd, 0xde, 0xdf);
 
 /// Colours that can be told apart by most people, light or dark (after Okabe and Ito, 2008).
-pub(super) const COLOURS: [RGBColor; 8] = [
+pub(super) const COLOURS: [RGBColor; PolicyKind::ALL.len()] = [
     RGBColor(0x88, 0x88, 0x88),
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -21,6 +22,12 @@ pub(super) const COLOURS: [RGBColor; 8] = [
     RGBColor(0x9b, 0x6b, 0xff),
     RGBColor(0x00, 0x9e, 0x73),
 ];
+
+/// Returns the colour of a policy, the same in every plot.
+fn colour(policy: &str) -> RGBColor {
+    let place = PolicyKind::ALL.iter().position(|kind| kind.name() == policy).unwrap_or(0);
+    COLOURS[place % COLOURS.len()]
+}
 
 /// Size of a plot in pixels.
 const SIZE: (u32, u32) = (860, 300);
@@ -59,12 +66,13 @@ pub(super) fn cpu_load(policies: &[PolicyReport]) -> Option<String> {
             .axis_style(INK)
             .label_style(("sans-serif", 12, &INK))
             .x_labels(0)
+            .y_label_formatter(&|y| short(*y))
             .x_desc("CPU")
             .y_desc("busy, %")
             .draw()?;
         let width = 0.86 / policies.len() as f64;
         for (index, policy) in policies.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
+            let colour = colour(&policy.policy);
             let bars = policy.cpus.iter().enumerate().map(|(place, cpu)| {
                 let left = place as f64 + 0.07 + width * index as f64;
                 Rectangle::new([(left, 0.0), (left + width, cpu.busy * 100.0)], colour.filled())
@@ -112,13 +120,14 @@ pub(super) fn lines(lines: &[Line], x_name: &str, y_name: &str, doubling: bool) 
             .label_style(("sans-serif", 12, &INK))
             .x_labels(labels.min(16))
             .x_label_formatter(&|x| {
-                if doubling { size(x.exp2().round() as u64) } else { format!("{x:.2}") }
+                if doubling { size(x.exp2().round() as u64) } else { short(*x) }
             })
+            .y_label_formatter(&|y| short(*y))
             .x_desc(x_name)
             .y_desc(y_name)
             .draw()?;
-        for (index, line) in lines.iter().enumerate() {
-            let style = COLOURS[index % COLOURS.len()].stroke_width(2);
+        for line in lines {
+            let style = colour(&line.name).stroke_width(2);
             let points = line.points.iter().map(|(x, y)| (scale(*x), *y));
             chart.draw_series(LineSeries::new(points, style))?;
         }
@@ -127,8 +136,9 @@ pub(super) fn lines(lines: &[Line], x_name: &str, y_name: &str, doubling: bool) 
     .map(|plot| plot + &legend(lines.iter().map(|line| line.name.as_str())))
 }
 
-/// Returns the hit rate over time, in percent of the packets of flows that asked the table.
-pub(super) fn hit_rate_lines(policies: &[PolicyReport]) -> Vec<Line> {
+/// Returns the hit rate over time, in percent of the packets of flows that asked the table; a unit
+/// of time is this many ns.
+pub(super) fn hit_rate_lines(policies: &[PolicyReport], unit_ns: f64) -> Vec<Line> {
     let line = |policy: &PolicyReport| Line {
         name: policy.policy.clone(),
         points: policy
@@ -138,12 +148,12 @@ pub(super) fn hit_rate_lines(policies: &[PolicyReport]) -> Vec<Line> {
             .enumerate()
             .filter(|(_, point)| point.asked > 0)
             .map(|(index, point)| {
-                let seconds = index as f64 * policy.series.width_ns as f64 / 1e9;
-                (seconds, point.hits as f64 / point.asked as f64 * 100.0)
+                let time = index as f64 * policy.series.width_ns as f64 / unit_ns;
+                (time, point.hits as f64 / point.asked as f64 * 100.0)
             })
             .collect(),
     };
-    policies.iter().map(line).collect()
+    policies.iter().map(line).filter(|line| !line.points.is_empty()).collect()
 }
 
 /// Returns the hit rate against the swept quantity, in percent.
@@ -157,6 +167,12 @@ pub(super) fn sweep_lines(sweeps: &[SweepCurve]) -> Vec<Line> {
             .collect(),
     };
     sweeps.iter().map(line).collect()
+}
+
+/// Returns a number with no more decimals than it needs, at most three.
+fn short(x: f64) -> String {
+    let text = format!("{x:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn size(n: u64) -> String {
@@ -182,8 +198,8 @@ fn svg(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Option<String> {
 
 /// Returns the names with their colours.
 fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let entries = names.enumerate().map(|(index, name)| {
-        let RGBColor(r, g, b) = COLOURS[index % COLOURS.len()];
+    let entries = names.map(|name| {
+        let RGBColor(r, g, b) = colour(name);
         let name = super::html::escape(name);
         format!("<span><i style=\"background:#{r:02x}{g:02x}{b:02x}\"></i>{name}</span>")
     });

@@ -1,4 +1,5 @@
 //! Running the command and looking at what it says.
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

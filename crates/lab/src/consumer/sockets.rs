@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use foldhash::fast::{FixedState, RandomState};
+use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use rxsteer_core::dissect::AddrKind;
 use rxsteer_core::steer::PortRule;
@@ -159,7 +159,8 @@ pub(crate) struct Sockets {
     free: Vec<u32>,
     hand: usize,
     index: HashTable<u32>,
-    state: RandomState,
+    /// Of a known seed: which half-open connection another one displaces depends on it.
+    state: FixedState,
     group_state: FixedState,
     half_open: HalfOpen,
     sent_seen: bool,
@@ -186,7 +187,7 @@ impl Sockets {
             free: Vec::new(),
             hand: 0,
             index: HashTable::new(),
-            state: RandomState::default(),
+            state: FixedState::with_seed(seed ^ 0x6861_6c66_2d6f_7065),
             group_state: FixedState::with_seed(seed ^ 0x7265_7573_6570_6f72),
             half_open: HalfOpen::new(),
             sent_seen: false,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use rxsteer_core::dissect::{AddrKind, DissectError, Endpoints, Mode, Options};
 use rxsteer_core::hash::{IndirectionTable, RssInput, SoftHasher, ToeplitzKey, ToeplitzTable};
 use rxsteer_core::steer::{Class, PortRule};
@@ -45,7 +45,7 @@ pub(super) struct Front {
     symmetric: bool,
     spread_esp: bool,
     esp_turn: u32,
-    signatures: RandomState,
+    signatures: FixedState,
     toeplitz: ToeplitzTable,
     indirection: IndirectionTable<Vec<QueueId>>,
     udp_ports: bool,
@@ -109,7 +109,7 @@ impl Front {
             symmetric: options.mode == Mode::Kernel,
             spread_esp: options.spread_esp,
             esp_turn: 0,
-            signatures: RandomState::default(),
+            signatures: FixedState::with_seed(options.seed),
             toeplitz: ToeplitzTable::new(key),
             indirection,
             udp_ports: host.rss.udp_ports,
@@ -433,7 +433,7 @@ fn heard(frame: &Frame) -> Heard {
     Heard { tcp_flags: frame.tcp_flags, data: frame.data, tunnelled: frame.class == Class::Tunnel }
 }
 
-fn signature(state: &RandomState, key: &FlowKey) -> u64 {
+fn signature(state: &FixedState, key: &FlowKey) -> u64 {
     let half = |bytes: &[u8; 16], at: usize| {
         u64::from_ne_bytes(*bytes[at..].first_chunk().expect("16 bytes have two halves"))
     };

@@ -1,0 +1,57 @@
+//! The examples of the documentation are read, and what it lists is there.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use std::path::Path;
+
+use rxsteer_lab::consumer::Scenario;
+use rxsteer_lab::host::Host;
+use serde_json::Value;
+
+fn document(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Returns the fenced blocks with this heading.
+fn blocks(text: &str, kind: &str) -> Vec<String> {
+    let fence = format!("```{kind}\n");
+    text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_toml_of_the_reference_is_read() {
+    let text = document("docs/replay.md");
+    let hosts = blocks(&text, "toml host");
+    assert_eq!(hosts.len(), 1);
+    let host = Host::from_toml("docs/replay.md", &hosts[0]).unwrap();
+    assert_eq!((host.queues.len(), host.cpus.possible.count()), (2, 16));
+    let consumers = blocks(&text, "toml consumers");
+    assert_eq!(consumers.len(), 1);
+    let scenario = Scenario::from_toml("docs/replay.md", &consumers[0], &host).unwrap();
+    assert_eq!((scenario.consumers.len(), scenario.events.len()), (3, 5));
+}
+
+#[test]
+fn the_costs_of_the_reference_are_the_defaults() {
+    let text = document("docs/replay.md");
+    let host = Host::from_toml("docs/replay.md", &blocks(&text, "toml host")[0]).unwrap();
+    assert_eq!(host.costs, Host::simple(1, 1).unwrap().costs);
+    assert_eq!(host.limits, Host::simple(1, 1).unwrap().limits);
+}
+
+#[test]
+fn every_key_of_the_json_is_documented() {
+    let text = document("docs/json-schema.md");
+    let report = common::rxsteer("replay --json --sweep table-entries=256");
+    let report: Value = serde_json::from_str(&report.out).unwrap();
+    let line = common::rxsteer("flows --json sample.pcapng.zst");
+    let line: Value = serde_json::from_str(line.out.lines().next().unwrap()).unwrap();
+    for object in [&report, &report["policies"][0], &report["input"], &report["settings"], &line] {
+        for key in object.as_object().unwrap().keys() {
+            let quantile = key.starts_with('p') && key.ends_with("_ns");
+            assert!(quantile || text.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+}

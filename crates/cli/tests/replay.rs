@@ -1,0 +1,278 @@
+//! `rxsteer replay`, from outside.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{rxsteer, rxsteer_in, sample, scratch};
+use serde_json::Value;
+
+const SAMPLE: &str = "sample.pcapng.zst";
+
+fn json(line: &str) -> Value {
+    let said = rxsteer(line);
+    assert_eq!(said.code, 0, "{line}: {}", said.err);
+    serde_json::from_str(&said.out).unwrap()
+}
+
+fn policy<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let policies = report["policies"].as_array().unwrap();
+    policies.iter().find(|policy| policy["policy"] == name).unwrap()
+}
+
+/// The sum of all numbers in a value.
+fn sum(value: &Value) -> u64 {
+    match value {
+        Value::Object(map) => map.values().map(sum).sum(),
+        other => other.as_u64().unwrap(),
+    }
+}
+
+#[test]
+fn without_a_capture_the_sample_is_replayed_under_all_policies() {
+    let said = rxsteer("replay");
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    for name in
+        ["none", "rps", "rfs-2010", "rfs-clear", "rfs", "rfs-split", "rfs-tcp", "flow-aware"]
+    {
+        assert!(said.out.contains(name), "{name}");
+    }
+    assert!(said.out.contains("\nAnswer\n"));
+    let widest = said.out.lines().max_by_key(|line| line.chars().count()).unwrap();
+    assert!(widest.chars().count() <= 100, "{widest}");
+}
+
+#[test]
+fn the_same_input_and_seed_give_the_same_bytes_in_every_form() {
+    let dir = scratch("replay_same_bytes");
+    for form in ["--format text", "--json", "--pretty", "--csv", "--html -"] {
+        let line = format!("replay --sweep table-entries=256..1k {form}");
+        let words: Vec<_> = line.split(' ').collect();
+        let one = rxsteer_in(&dir, &words, &[]);
+        assert_eq!(one.code, 0, "{}", one.err);
+        assert_eq!(one.out, rxsteer_in(&dir, &words, &[]).out, "{form}");
+    }
+    assert_ne!(rxsteer("replay -j").out, rxsteer("replay -j --seed 2").out);
+}
+
+#[test]
+fn every_packet_has_one_reason_and_one_end_under_every_policy() {
+    let report = json("replay --json");
+    assert_eq!(report["schema_version"], 1);
+    let input = &report["input"];
+    let received = input["received"].as_u64().unwrap();
+    let read = received + input["sent"].as_u64().unwrap() + sum(&input["skipped"]);
+    assert_eq!(input["packets_read"], read);
+    assert_eq!(sum(&input["classes"]), received);
+    for policy in report["policies"].as_array().unwrap() {
+        let ring = policy["drops"]["ring"].as_u64().unwrap();
+        assert_eq!(sum(&policy["reasons"]) + ring, received, "{}", policy["policy"]);
+        let ended = policy["read"].as_u64().unwrap()
+            + policy["finished_without_read"].as_u64().unwrap()
+            + sum(&policy["drops"]);
+        assert_eq!(ended, received, "{}", policy["policy"]);
+    }
+}
+
+#[test]
+fn the_sample_shows_how_the_policies_differ() {
+    let report = json("replay -j");
+    let number = |name: &str, key: &str| policy(&report, name)[key].as_f64().unwrap();
+    // One CPU cannot carry it; eight can.
+    let median = |name: &str| policy(&report, name)["latency"]["p50_ns"].as_u64().unwrap();
+    assert!(median("none") > 10 * median("rps"));
+    // Without a check of identity, packets follow the entries of others (B1).
+    assert!(number("rfs-2010", "wrong_steers") > 1000.0);
+    assert!(number("rfs-clear", "wrong_steers") < number("rfs-2010", "wrong_steers"));
+    assert_eq!(number("rfs", "wrong_steers"), 0.0);
+    assert_eq!(number("flow-aware", "wrong_steers"), 0.0);
+    // Only clearing writes for packets that are no flows (B4).
+    let writes = |name: &str| policy(&report, name)["writes"]["by_non_flows"].as_u64().unwrap();
+    assert!(writes("rfs-clear") > 100);
+    assert_eq!((writes("rfs"), writes("flow-aware")), (0, 0));
+    assert!(number("flow-aware", "hit_rate") > number("rfs", "hit_rate"));
+    assert!(number("rfs", "hit_rate") > number("rfs-tcp", "hit_rate"));
+    for name in ["none", "rfs", "flow-aware"] {
+        assert_eq!(number(name, "reordered"), 0.0, "{name}");
+    }
+}
+
+#[test]
+fn csv_has_one_line_a_policy_and_the_numbers_of_the_json() {
+    let said = rxsteer("replay --csv -p rps,flow-aware");
+    let lines: Vec<Vec<&str>> = said.out.lines().map(|l| l.split(',').collect()).collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!((lines[0][0], lines[1][0], lines[2][0]), ("policy", "rps", "flow-aware"));
+    let row: BTreeMap<_, _> = lines[0].iter().zip(&lines[2]).collect();
+    let report = json("replay -j -p rps,flow-aware");
+    let hits = &policy(&report, "flow-aware")["reasons"]["hit"]["tcp"];
+    assert_eq!(row[&"reasons.hit.tcp"], &hits.to_string());
+}
+
+#[test]
+fn colours_are_for_terminals_only() {
+    for line in ["replay", "replay --no-color"] {
+        assert!(!rxsteer(line).out.contains('\x1b'), "{line}");
+    }
+}
+
+#[test]
+fn stdin_equals_the_file_and_several_files_are_merged_by_time() {
+    let dir = scratch("replay_inputs");
+    let plain = sample();
+    std::fs::write(dir.join("whole.pcapng"), &plain).unwrap();
+    let policies = |arguments: &[&str], input: &[u8]| {
+        let said = rxsteer_in(&dir, &[&["replay", "-j"], arguments].concat(), input);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let mut report: Value = serde_json::from_str(&said.out).unwrap();
+        report["policies"].take()
+    };
+    let file = policies(&["whole.pcapng"], &[]);
+    assert_eq!(policies(&["-"], &plain), file);
+    // The same packets in two files, in turn.
+    let (one, two) = split(&plain);
+    std::fs::write(dir.join("one.pcapng"), one).unwrap();
+    std::fs::write(dir.join("two.pcapng"), two).unwrap();
+    assert_eq!(policies(&["one.pcapng", "two.pcapng"], &[]), file);
+    assert_eq!(policies(&["-r", "two.pcapng", "one.pcapng"], &[]), file);
+}
+
+/// Puts the packets of a capture, in turn, into two.
+fn split(plain: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut parts = [Vec::new(), Vec::new()];
+    let mut packets = 0;
+    let mut at = 0;
+    while at < plain.len() {
+        let word = |at: usize| u32::from_le_bytes(plain[at..at + 4].try_into().unwrap());
+        let (kind, len) = (word(at), word(at + 4) as usize);
+        let block = &plain[at..at + len];
+        if kind == 6 {
+            parts[packets % 2].extend_from_slice(block);
+            packets += 1;
+        } else {
+            parts.iter_mut().for_each(|part| part.extend_from_slice(block));
+        }
+        at += len;
+    }
+    let [one, two] = parts;
+    (one, two)
+}
+
+#[test]
+fn a_capture_that_ends_early_is_replayed_and_said_so() {
+    let dir = scratch("replay_truncated");
+    let plain = sample();
+    std::fs::write(dir.join("cut.pcapng"), &plain[..plain.len() - 10]).unwrap();
+    for (arguments, code) in
+        [(&["replay", "-j", "cut.pcapng"][..], 0), (&["replay", "-j", "--strict", "cut.pcapng"], 2)]
+    {
+        let said = rxsteer_in(&dir, arguments, &[]);
+        assert_eq!(said.code, code, "{}", said.err);
+        let line = said.err.lines().find(|line| line.contains("cut.pcapng")).unwrap();
+        assert!(line.contains("truncated at byte "), "{line}");
+        let report: Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(report["input"]["notes"][0]["code"], "truncated");
+        assert!(report["input"]["packets_read"].as_u64().unwrap() > 15_000);
+    }
+}
+
+#[test]
+fn an_empty_capture_says_so() {
+    let dir = scratch("replay_empty");
+    let plain = sample();
+    // Section and interface, no packet.
+    let at = plain.windows(4).position(|w| w == [6, 0, 0, 0]).unwrap();
+    std::fs::write(dir.join("empty.pcapng"), &plain[..at]).unwrap();
+    let said = rxsteer_in(&dir, &["replay", "empty.pcapng"], &[]);
+    assert_eq!(said.code, 0);
+    assert!(said.err.contains("empty.pcapng: a capture without packets"), "{}", said.err);
+    assert!(said.out.contains("0 packets"), "{}", said.out);
+}
+
+#[test]
+fn wrong_flags_are_refused_with_what_is_allowed() {
+    for (flags, allowed) in [
+        ("-p rps,best", "none rps rfs-2010 rfs-clear rfs rfs-split rfs-tcp flow-aware"),
+        ("--mode outer", "kernel, inner"),
+        ("--cpus 0-", "0-3,8"),
+        ("--queues none", "64k"),
+        ("--sweep cpus=1..2", "table-entries=1k..1M"),
+        ("--local web", "192.0.2.0/24"),
+        ("--kernel x", "6.18"),
+        ("--rps-cpus 99", "CPU"),
+        ("--no-such-flag", "--no-such-flag"),
+        ("--format xml", "text, json, csv"),
+    ] {
+        let said = rxsteer(&format!("replay {flags}"));
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{flags}: {}", said.err);
+        assert!(said.err.starts_with("error: ") && said.err.contains(allowed), "{}", said.err);
+    }
+}
+
+#[test]
+fn errors_of_toml_files_name_file_line_and_key() {
+    let dir = scratch("replay_toml");
+    std::fs::write(dir.join("host.toml"), "cpus = 4\n[tables]\nrps_entries = 1\n").unwrap();
+    std::fs::write(dir.join("sockets.toml"), "[[consumer]]\nlocal = \"web\"\n").unwrap();
+    std::fs::write(dir.join("rss.txt"), "no table\n").unwrap();
+    std::fs::write(dir.join("bytes"), b"cpus = 4 \xff").unwrap();
+    for (arguments, start) in [
+        (["--host", "host.toml"], "error: host.toml:3:1: tables.rps_entries: "),
+        (["--consumers", "sockets.toml"], "error: sockets.toml:2:9: consumer.local: "),
+        (["--ethtool", "rss.txt"], "error: rss.txt: line 1: "),
+        (["--host", "nosuch.toml"], "error: nosuch.toml: cannot read: "),
+        (["--host", "bytes"], "error: bytes: at byte 9: not UTF-8 text"),
+    ] {
+        let said = rxsteer_in(&dir, &[&["replay"][..], &arguments].concat(), &[]);
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{arguments:?}");
+        assert!(said.err.starts_with(start), "{}", said.err);
+        assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+    }
+}
+
+#[test]
+fn the_page_is_whole_has_plots_and_escapes_what_it_is_told() {
+    let dir = scratch("replay_page");
+    let name = "<b>&\"'.pcapng";
+    std::fs::write(dir.join(name), sample()).unwrap();
+    let sweep = ["--sweep", "table-entries=128..1k"];
+    let arguments = [&["replay", "--html", "page.html", "-q"], &sweep[..], &[name]].concat();
+    let said = rxsteer_in(&dir, &arguments, &[]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.contains("Comparison"));
+    let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    assert_eq!(page.matches("<svg").count(), 3);
+    assert!(page.contains("&lt;b&gt;&amp;&quot;&#39;.pcapng") && !page.contains("<b>"));
+    // The only addresses in it are names of XML vocabularies: nothing is loaded.
+    for (at, _) in page.match_indices("http") {
+        assert!(page[at..].starts_with("http://www.w3.org/"), "{}", &page[at..at + 60]);
+    }
+    assert!(!page.contains("<script"));
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_an_error() {
+    let said = rxsteer("replay --html /nosuch/page.html");
+    assert_eq!(said.code, 1);
+    assert!(said.err.starts_with("error: /nosuch/page.html: cannot write: "), "{}", said.err);
+}
+
+#[test]
+fn help_version_and_completions_go_to_the_standard_output() {
+    for line in ["--help", "replay --help", "flows -h", "--version"] {
+        let said = rxsteer(line);
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{line}");
+        assert!(!said.out.is_empty());
+    }
+    assert!(rxsteer("replay --help").out.contains("Exit codes: 0"));
+    for shell in ["bash", "zsh", "fish"] {
+        let said = rxsteer(&format!("completions {shell}"));
+        assert_eq!(said.code, 0);
+        assert!(said.out.contains("--table-entries") || said.out.contains("table-entries"));
+    }
+    assert_eq!(rxsteer("").code, 2);
+    assert_eq!(rxsteer("completions tcsh").code, 2);
+    assert_eq!(rxsteer(&format!("flows {SAMPLE} --nonsense")).code, 2);
+}
