@@ -1,6 +1,7 @@
 //! `cargo xtask oracle`: the project's answers against truths that others recorded.
 
 mod flows;
+mod udp_lookup;
 
 use std::process::ExitCode;
 
@@ -18,11 +19,14 @@ pub(crate) struct Args {
 enum Oracle {
     /// Compares the flows of the packets in a folder with what the Linux kernel and tshark say
     Flows(flows::Args),
+    /// Replays recorded socket scenarios and compares each receiver with the Linux kernel's
+    UdpLookup(udp_lookup::Args),
 }
 
 /// Runs one oracle.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.oracle {
         Oracle::Flows(args) => flows::run(args),
+        Oracle::UdpLookup(args) => udp_lookup::run(args),
     }
 }

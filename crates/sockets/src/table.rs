@@ -1,0 +1,3 @@
+//! The tables.
+mod pick;
+pub(crate) use pick::PickHash;
