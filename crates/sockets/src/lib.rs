@@ -3,25 +3,28 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+mod config;
 mod counters;
 pub mod datagram;
-mod config;
 mod error;
 mod found;
+mod group;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
+mod namespace;
 mod net;
-pub mod queue;
-
-pub use counters::{Event, IpVersion, UdpCounters, UdpSnapshot};
 mod option;
 mod packet;
 mod profile;
+pub mod queue;
 mod table;
 
 pub use config::Config;
+pub use counters::{Event, IpVersion, UdpCounters, UdpSnapshot};
 pub use error::SocketError;
 pub use found::{Found, Stage};
+pub use group::{Choice, ConnectionIdRule, Selector, UserSelector};
+pub use namespace::Namespace;
 pub use net::{DeviceId, Family, SocketId};
 pub use option::{Owner, SocketOption, SourceFilter};
 pub use packet::{Cast, Packet};

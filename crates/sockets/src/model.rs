@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use rxsteer_core::CpuId;
+use rxsteer_core::{CpuId, FlowHash};
 
 use crate::profile::Quirks;
-use crate::table::PickHash;
+use crate::table::{Tuple as Key, TupleHash};
 use crate::{
     Cast, Config, DeviceId, Family, Found, Owner, Packet, SocketError, SocketId, SocketOption,
     SourceFilter, Stage,
@@ -108,7 +108,7 @@ struct Group {
 pub struct Model {
     quirks: Quirks,
     hash4: bool,
-    hash: PickHash,
+    hash: TupleHash,
     range: (u16, u16),
     socks: Vec<Sock>,
     groups: Vec<Group>,
@@ -126,7 +126,7 @@ impl Model {
         Self {
             quirks: config.profile.quirks(),
             hash4,
-            hash: PickHash::new(config.key),
+            hash: TupleHash::new(config.key),
             range: config.port_range,
             socks: Vec::new(),
             groups: Vec::new(),
@@ -338,9 +338,7 @@ impl Model {
                         sock.local6 = source.to_ipv6_mapped();
                         moved = true;
                     }
-                } else if let (IpAddr::V6(source), true) =
-                    (source, sock.local6.is_unspecified())
-                {
+                } else if let (IpAddr::V6(source), true) = (source, sock.local6.is_unspecified()) {
                     sock.local6 = source;
                     sock.local4 = STAND_IN;
                     moved = true;
@@ -449,8 +447,7 @@ impl Model {
         let dst = wide(packet.dst);
         let empty = Vec::new();
         let addressed = self.by_address.get(&(dst, packet.dst_port)).unwrap_or(&empty);
-        let wild =
-            self.by_address.get(&(Ipv6Addr::UNSPECIFIED, packet.dst_port)).unwrap_or(&empty);
+        let wild = self.by_address.get(&(Ipv6Addr::UNSPECIFIED, packet.dst_port)).unwrap_or(&empty);
         let exactly = |i: usize| {
             let sock = &self.socks[i];
             let remote = match (packet.src, sock.family) {
@@ -469,9 +466,10 @@ impl Model {
         }
         if self.hash4 {
             let tuple = (dst, packet.dst_port, wide(packet.src), packet.src_port);
-            let mut filed = self.filed.iter().filter(|(key, i)| {
-                *key == tuple && addressed.contains(i) && exactly(*i)
-            });
+            let mut filed = self
+                .filed
+                .iter()
+                .filter(|(key, i)| *key == tuple && addressed.contains(i) && exactly(*i));
             if let Some((_, i)) = filed.next() {
                 return Some((*i, Stage::FourTuple));
             }
@@ -577,7 +575,7 @@ impl Model {
 
     fn pick(&self, group: &Group, packet: &Packet<'_>) -> Option<usize> {
         let count = group.members.len();
-        let start = self.hash.of(packet).scale(count as u32) as usize;
+        let start = FlowHash(self.hash.of(&Key::of(packet)) as u32).scale(count as u32) as usize;
         let order = (0..count).map(|n| group.members[(start + n) % count]);
         let free: Vec<usize> = order.filter(|i| !self.socks[*i].connected).collect();
         let by_cpu = group.members.iter().any(|i| self.socks[*i].cpu_given);
@@ -647,7 +645,8 @@ impl Model {
     fn meet(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.socks[a], &self.socks[b]);
         let devices_differ = a.device.is_some() && b.device.is_some() && a.device != b.device;
-        !(a.reuseaddr && b.reuseaddr) && !devices_differ && overlap(a, b)
+        let both_share = a.reuseaddr && b.reuseaddr;
+        !both_share && !devices_differ && overlap(a, b)
     }
 
     fn may_share(&self, a: usize, b: usize) -> bool {
@@ -741,6 +740,7 @@ impl Model {
         self.leave_group(i);
         let on_port = self.by_port.get(&self.socks[i].port).into_iter().flatten();
         let group = on_port
+            .filter(|other| **other != i && self.socks[**other].reuseport)
             .filter(|other| self.same_group_key(i, **other))
             .find_map(|other| self.socks[*other].group);
         let group = group.unwrap_or_else(|| self.found_group());
@@ -813,7 +813,9 @@ fn overlap(a: &Sock, b: &Sock) -> bool {
     let covers = |wild: &Sock, other: &Sock| match wild.family {
         Family::V4 => wild.local4.is_unspecified() && !other.v6only,
         Family::V6 if wild.is_mapped() => {
-            wild.local4.is_unspecified() && !other.v6only && (other.family == Family::V4 || other.is_mapped())
+            wild.local4.is_unspecified()
+                && !other.v6only
+                && (other.family == Family::V4 || other.is_mapped())
         }
         Family::V6 => {
             wild.local6.is_unspecified()
@@ -821,9 +823,7 @@ fn overlap(a: &Sock, b: &Sock) -> bool {
         }
     };
     let equal = match (a.family, b.family) {
-        (Family::V6, Family::V6) => {
-            a.local6 == b.local6
-        }
+        (Family::V6, Family::V6) => a.local6 == b.local6,
         _ => !a.v6only && !b.v6only && a.local4 == b.local4,
     };
     equal || covers(a, b) || covers(b, a)

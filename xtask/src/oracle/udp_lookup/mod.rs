@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use rxsteer_sockets::{Config, Profile, model::Model};
+use rxsteer_sockets::{Config, Namespace, Profile, model::Model};
 
 use replay::Played;
 use scenario::Scenario;
@@ -160,6 +160,10 @@ fn play_once(scenario: &Scenario, args: &Args, excuse: &[String], key: u64) -> R
         Rules::Rxsteer => Profile::Rxsteer,
     };
     let config = Config { profile, key: (scenario.seed, key), ..Config::default() };
-    let mut subject: Box<dyn Subject> = Box::new(Model::new(&config, true));
+    let mut subject: Box<dyn Subject> = if args.model {
+        Box::new(Model::new(&config, true))
+    } else {
+        Box::new(Namespace::new(&config))
+    };
     replay::play(scenario, subject.as_mut(), excuse)
 }

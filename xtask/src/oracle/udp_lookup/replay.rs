@@ -34,8 +34,14 @@ pub(super) fn play(
     subject: &mut dyn Subject,
     excuse: &[String],
 ) -> Result<Played> {
-    let mut player =
-        Player { scenario, subject, excuse, ids: BTreeMap::new(), picks: BTreeMap::new(), played: Played::default() };
+    let mut player = Player {
+        scenario,
+        subject,
+        excuse,
+        ids: BTreeMap::new(),
+        picks: BTreeMap::new(),
+        played: Played::default(),
+    };
     for sock in &scenario.sockets {
         player.new_socket(None, sock).with_context(|| format!("socket {}", sock.id))?;
     }
@@ -111,7 +117,8 @@ impl Player<'_> {
                 if let Some(earlier) = same_as {
                     let then = self.picks.get(earlier).cloned();
                     if then.as_ref().is_some_and(|then| *then != got) {
-                        let text = format!("received by {got:?}, the same of step {earlier} by {then:?}");
+                        let text =
+                            format!("received by {got:?}, the same of step {earlier} by {then:?}");
                         self.differ(Some(at), text);
                     }
                 }

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use rxsteer_sockets::model::Model;
-use rxsteer_sockets::{Family, Found, Owner, Packet, SocketError, SocketId, SocketOption};
+use rxsteer_sockets::{
+    Family, Found, Namespace, Owner, Packet, SocketError, SocketId, SocketOption,
+};
 
 /// A namespace of sockets.
 pub(super) trait Subject {
@@ -25,6 +27,47 @@ pub(super) trait Subject {
 impl Subject for Model {
     fn open(&mut self, family: Family, owner: Owner) -> Result<SocketId, SocketError> {
         Ok(Self::open(self, family, owner))
+    }
+
+    fn set(&mut self, id: SocketId, option: SocketOption) -> Result<(), SocketError> {
+        Self::set(self, id, option)
+    }
+
+    fn bind(&mut self, id: SocketId, address: IpAddr, port: u16) -> Result<u16, SocketError> {
+        Self::bind(self, id, address, port)
+    }
+
+    fn connect(
+        &mut self,
+        id: SocketId,
+        to: (IpAddr, u16),
+        source: IpAddr,
+    ) -> Result<(), SocketError> {
+        Self::connect(self, id, to.0, to.1, source)
+    }
+
+    fn disconnect(&mut self, id: SocketId) -> Result<(), SocketError> {
+        Self::disconnect(self, id)
+    }
+
+    fn close(&mut self, id: SocketId) -> Result<(), SocketError> {
+        Self::close(self, id)
+    }
+
+    fn local(&self, id: SocketId) -> Result<(IpAddr, u16), SocketError> {
+        Self::local(self, id)
+    }
+
+    fn deliver(&mut self, packet: &Packet<'_>) -> Vec<Found> {
+        let mut found = Vec::new();
+        Self::deliver(self, packet, |each| found.push(each));
+        found
+    }
+}
+
+impl Subject for Namespace {
+    fn open(&mut self, family: Family, owner: Owner) -> Result<SocketId, SocketError> {
+        Self::open(self, family, owner)
     }
 
     fn set(&mut self, id: SocketId, option: SocketOption) -> Result<(), SocketError> {
