@@ -200,7 +200,7 @@ pub struct Endpoints {
 
 /// What was read of a frame.
 ///
-/// Offsets are from the first byte of the frame and stop at 65,535. An eBPF program keeps this in
+/// Offsets are from the first byte of the frame, modulo 65,536. An eBPF program keeps this in
 /// a map: the verifier then does not tell apart the ways on which it was filled.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
@@ -317,21 +317,25 @@ impl Dissected {
     /// Returns the outermost IP header: what a device would hash for RSS.
     #[inline]
     pub fn outer(&self) -> Endpoints {
-        if self.flags & Self::SAVED_OUTER != 0 { self.saved_outer } else { self.key_endpoints() }
+        let mut copy = *self;
+        if self.flags & Self::SAVED_OUTER == 0 {
+            copy.save_outer();
+        }
+        copy.saved_outer
     }
 
-    /// Returns addresses, ports and protocol of the key.
+    /// Keeps addresses, ports and protocol of the key as the outermost ones. Field by field, so
+    /// that nothing is built on the stack first.
     #[inline(always)]
-    pub(crate) fn key_endpoints(&self) -> Endpoints {
-        let with_ports = self.flags & Self::PORTS != 0;
-        Endpoints {
-            src: self.key.src,
-            dst: self.key.dst,
-            src_port: if with_ports { self.key.src_port } else { 0 },
-            dst_port: if with_ports { self.key.dst_port } else { 0 },
-            protocol: self.key.protocol,
-            addr_kind: self.key.addr_kind,
-            zero: [0; 2],
+    pub(crate) fn save_outer(&mut self) {
+        self.saved_outer.src = self.key.src;
+        self.saved_outer.dst = self.key.dst;
+        self.saved_outer.protocol = self.key.protocol;
+        self.saved_outer.addr_kind = self.key.addr_kind;
+        if self.flags & Self::PORTS != 0 {
+            self.saved_outer.src_port = self.key.src_port;
+            self.saved_outer.dst_port = self.key.dst_port;
         }
+        self.flags |= Self::SAVED_OUTER;
     }
 }

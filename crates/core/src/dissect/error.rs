@@ -2,8 +2,8 @@
 
 /// Why a frame could not be dissected to its end. Small and `Copy`: eBPF returns and counts it.
 ///
-/// Each variant has the byte of the frame at which the header in question starts (65,535 stands
-/// for that and everything after it).
+/// Each variant has the byte of the frame at which the header in question starts (modulo
+/// 65,536).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum DissectError {
     /// The frame, or the length field of an enclosing header, ends inside the header here.

@@ -7,11 +7,8 @@ use super::number::{
     PROTO_ICMP, PROTO_ICMPV6, PROTO_IPCOMP, PROTO_L2TP, PROTO_MOBILITY, PROTO_MPLS, PROTO_ROUTING,
     PROTO_SCTP, PROTO_SHIM6, PROTO_TCP, PROTO_UDP, PROTO_UDPLITE, next,
 };
-use super::walk::{Go, KERNEL_DEPTH, Step, Walk, clamp};
-use super::{
-    AddrKind, Detail, DissectError, Dissected, Endpoints, Fragment, IpDetail, Layer, Observer,
-    Tunnel,
-};
+use super::walk::{Exit, KERNEL_DEPTH, Step, Walk, place};
+use super::{AddrKind, Detail, Dissected, Fragment, IpDetail, Layer, Observer, Tunnel};
 use crate::Bytes;
 use crate::bytes::View;
 
@@ -19,17 +16,15 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     /// IPv4 (RFC 791).
     #[inline(always)]
     pub(super) fn ipv4(&mut self) -> Step {
-        if self.enter_ip_in_ip(ETHERTYPE_IPV4)? == Go::Stop {
-            return Ok(Go::Stop);
-        }
+        self.enter_ip_in_ip(ETHERTYPE_IPV4)?;
         let header = self.view::<20>(self.offset)?;
         let first = header.u8(0);
         if self.is_inner() && first >> 4 != 4 {
-            return Err(DissectError::BadVersion(self.here()));
+            return Err(Exit::BadVersion);
         }
         let size = usize::from(first & 15) * 4;
         if size < 20 {
-            return Err(DissectError::BadIhl(self.here()));
+            return Err(Exit::BadIhl);
         }
         self.enter_ip();
         let fragment = header.u16(6);
@@ -43,12 +38,13 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
                 super::Mode::Kernel => u32::from_be_bytes([a, b, c, d]),
                 super::Mode::Inner => 0,
             };
+            // Everything else leaves the bytes behind the first four at 0.
+            key.src = [0; 16];
+            key.dst = [0; 16];
         }
         key.addr_kind = AddrKind::V4;
-        let [a, b, c, d] = header.u32(12).to_be_bytes();
-        key.src = [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let [a, b, c, d] = header.u32(16).to_be_bytes();
-        key.dst = [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        set_short_address(&mut key.src, header.u32(12));
+        set_short_address(&mut key.dst, header.u32(16));
         if O::ENABLED {
             let detail = IpDetail {
                 src: self.out.key.src,
@@ -66,31 +62,29 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             // 0: a large segment, longer than the field can say.
             if total != 0 {
                 if total < size {
-                    return Err(DissectError::BadLength(self.here()));
+                    return Err(Exit::BadLength);
                 }
                 self.bound(total);
             }
         }
         self.offset += size;
-        self.out.transport_offset = clamp(self.offset);
+        self.out.transport_offset = place(self.offset);
         self.next = next::protocol(protocol);
         if fragment & 0x3fff != 0 {
             self.out.fragment_id = u32::from(header.u16(4));
             return self.fragment(Fragment::new(fragment & 0x1fff, fragment & 0x2000 != 0));
         }
-        Ok(Go::On)
+        Ok(())
     }
 
     /// IPv6 (RFC 8200).
     #[inline(always)]
     pub(super) fn ipv6(&mut self) -> Step {
-        if self.enter_ip_in_ip(ETHERTYPE_IPV6)? == Go::Stop {
-            return Ok(Go::Stop);
-        }
+        self.enter_ip_in_ip(ETHERTYPE_IPV6)?;
         let header = self.view::<40>(self.offset)?;
         let first = header.u32(0);
         if self.is_inner() && first >> 28 != 6 {
-            return Err(DissectError::BadVersion(self.here()));
+            return Err(Exit::BadVersion);
         }
         self.enter_ip();
         let protocol = header.u8(6);
@@ -122,12 +116,12 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             }
         }
         self.offset += 40;
-        self.out.transport_offset = clamp(self.offset);
+        self.out.transport_offset = place(self.offset);
         self.next = next::protocol(protocol);
         if label != 0 && !self.is_inner() && !self.options.ignore_flow_label {
             return self.stop_at_label(label, protocol);
         }
-        Ok(Go::On)
+        Ok(())
     }
 
     /// Linux stops at a flow label. The ports are still read for the outermost header, since a
@@ -136,23 +130,22 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     fn stop_at_label(&mut self, label: u32, protocol: u8) -> Step {
         self.out.key.flow_label = label;
         if self.out.ip_headers == 1 {
-            let mut outer = self.out.key_endpoints();
+            self.out.save_outer();
             if matches!(protocol, PROTO_TCP | PROTO_UDP | PROTO_SCTP)
                 && let Some(ports) = self.frame.u32(self.offset)
             {
-                outer.src_port = (ports >> 16) as u16;
-                outer.dst_port = ports as u16;
+                self.out.saved_outer.src_port = (ports >> 16) as u16;
+                self.out.saved_outer.dst_port = ports as u16;
             }
-            self.save_outer(outer);
         }
-        Ok(Go::Stop)
+        Err(Exit::Stop)
     }
 
     /// Notes an IP header: a second one makes what was read so far the outer one.
     #[inline(always)]
     fn enter_ip(&mut self) {
         if self.out.ip_headers == 0 {
-            self.out.outer_offset = clamp(self.offset);
+            self.out.outer_offset = place(self.offset);
         } else {
             self.decapsulate();
             if self.is_inner() {
@@ -167,23 +160,16 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
                 self.out.control = super::Control::None;
             }
         }
-        self.out.ip_headers = self.out.ip_headers.saturating_add(1);
-        self.out.network_offset = clamp(self.offset);
+        self.out.ip_headers = self.out.ip_headers.wrapping_add(1);
+        self.out.network_offset = place(self.offset);
     }
 
     /// Keeps the outermost endpoints before the key becomes that of something inside.
     #[inline(always)]
     pub(super) fn decapsulate(&mut self) {
         if self.out.flags & Dissected::SAVED_OUTER == 0 {
-            let outer = self.out.key_endpoints();
-            self.save_outer(outer);
+            self.out.save_outer();
         }
-    }
-
-    #[inline(always)]
-    fn save_outer(&mut self, outer: Endpoints) {
-        self.out.saved_outer = outer;
-        self.out.flags |= Dissected::SAVED_OUTER;
     }
 
     /// Stops at a fragment, or goes on behind the first one where that is asked for.
@@ -192,8 +178,8 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.out.fragment = fragment;
         self.out.flags |= Dissected::FRAGMENT;
         match fragment {
-            Fragment::None | Fragment::First if self.options.walk_first_fragment => Ok(Go::On),
-            _ => Ok(Go::Stop),
+            Fragment::None | Fragment::First if self.options.walk_first_fragment => Ok(()),
+            _ => Err(Exit::Stop),
         }
     }
 
@@ -216,7 +202,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             PROTO_GRE | PROTO_MPLS | PROTO_ETHERIP | PROTO_ETHERNET | PROTO_L2TP
                 if self.options.outer_only =>
             {
-                Ok(Go::Stop)
+                Err(Exit::Stop)
             }
             PROTO_GRE => self.gre(),
             PROTO_MPLS => {
@@ -249,15 +235,15 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
 
     #[inline(always)]
     fn ends_chain(&mut self, layer: Layer) -> Step {
-        self.out.payload_offset = clamp(self.offset);
+        self.out.payload_offset = place(self.offset);
         self.stop_at(layer)
     }
 
     #[inline(always)]
     fn other_protocol(&mut self, protocol: u8) -> Step {
         self.observe(Layer::OtherProtocol, Detail::Number(u16::from(protocol)));
-        self.out.payload_offset = clamp(self.offset);
-        Ok(Go::Stop)
+        self.out.payload_offset = place(self.offset);
+        Err(Exit::Stop)
     }
 
     /// Notes that the IP header here follows another one directly. One step of the loop then does
@@ -265,18 +251,18 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     #[inline(always)]
     fn enter_ip_in_ip(&mut self, ethertype: u16) -> Step {
         if next::as_protocol(self.next).is_none() {
-            return Ok(Go::On);
+            return Ok(());
         }
         if self.options.outer_only {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.out.tunnel = Tunnel::IpInIp;
         self.out.key.ethertype = ethertype;
         self.depth += 1;
         if !self.is_inner() && self.depth > KERNEL_DEPTH {
-            return Err(DissectError::TooDeep(self.here()));
+            return Err(Exit::TooDeep);
         }
-        Ok(Go::On)
+        Ok(())
     }
 
     /// An IPv6 extension header whose second byte is its length in units of eight bytes.
@@ -294,8 +280,8 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     #[inline(always)]
     pub(super) fn go_behind(&mut self, protocol: u8, size: usize) -> Step {
         self.go(next::protocol(protocol), size)?;
-        self.out.transport_offset = clamp(self.offset);
-        Ok(Go::On)
+        self.out.transport_offset = place(self.offset);
+        Ok(())
     }
 
     /// IPv6 fragment header. Linux stops here; inner mode reads on if it says that the datagram is
@@ -315,10 +301,18 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.out.fragment_id = id;
         self.go_behind(following, 8)?;
         let fragment = match Fragment::new(place >> 3, more) {
-            Fragment::None if self.is_inner() => return Ok(Go::On),
+            Fragment::None if self.is_inner() => return Ok(()),
             Fragment::None => Fragment::First,
             other => other,
         };
         self.fragment(fragment)
+    }
+}
+
+/// Puts four bytes, as a big-endian number, where an address stands, and leaves the others.
+#[inline(always)]
+pub(super) fn set_short_address(place: &mut [u8; 16], address: u32) {
+    if let Some(first) = place.first_chunk_mut::<4>() {
+        *first = address.to_be_bytes();
     }
 }

@@ -1,13 +1,12 @@
 //! Headers below the network layer: Ethernet, tags, PPPoE, PPP, MPLS, HSR, batman-adv, TIPC.
 
+use super::ip::set_short_address;
 use super::number::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MIN, ETHERTYPE_MPLS, ETHERTYPE_MPLS_UPSTREAM,
     ETHERTYPE_PRP, LINUX_802_2, LINUX_802_3, next,
 };
-use super::walk::{Go, MAX_TAGS, Step, Walk, clamp};
-use super::{
-    AddrKind, Control, Detail, DissectError, Dissected, Layer, Observer, Tunnel, VlanHash,
-};
+use super::walk::{Exit, MAX_TAGS, Step, Walk, place};
+use super::{AddrKind, Control, Detail, Dissected, Layer, Observer, Tunnel, VlanHash};
 use crate::Bytes;
 use crate::bytes::View;
 
@@ -55,11 +54,11 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         let llc = self.view::<3>(self.offset)?;
         self.observe(Layer::Llc, Detail::None);
         if llc.u16(0) != 0xaaaa || llc.u8(2) != 3 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         let snap = self.view::<8>(self.offset)?;
         if snap.u8(3) != 0 || snap.u16(4) != 0 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.go_ethertype(snap.u16(6), 8)
     }
@@ -69,7 +68,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     pub(super) fn vlan(&mut self) -> Step {
         let tpid = self.next as u16;
         if self.is_inner() && self.out.vlan_tags >= MAX_TAGS {
-            return Err(DissectError::TooManyTags(self.here()));
+            return Err(Exit::TooManyTags);
         }
         let header = self.view::<4>(self.offset)?;
         let tci = header.u16(0);
@@ -93,7 +92,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         if is_length {
             self.next = next::LLC;
         }
-        Ok(Go::On)
+        Ok(())
     }
 
     /// A tag of `size` bytes with the ethertype of what follows behind it.
@@ -112,7 +111,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             let session = self.view::<4>(self.offset)?.u16(2);
             self.observe(Layer::PppoeDiscovery, Detail::Id(u32::from(session)));
             self.out.key.key_id = u32::from(session);
-            Ok(Go::Stop)
+            Err(Exit::Stop)
         } else {
             self.stop_at(Layer::PppoeDiscovery)
         }
@@ -126,14 +125,14 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         }
         let header = self.view::<8>(self.offset)?;
         if header.u16(0) != 0x1100 {
-            return Err(DissectError::BadPppoe(self.here()));
+            return Err(Exit::BadPppoe);
         }
         self.observe(Layer::Pppoe, Detail::Id(u32::from(header.u16(2))));
         match ppp_ethertype(header.u16(6)) {
             Some(ethertype) => self.go_ethertype(ethertype, 8),
             None => {
                 self.out.control = Control::Ppp;
-                Ok(Go::Stop)
+                Err(Exit::Stop)
             }
         }
     }
@@ -142,7 +141,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     fn pppoe_inner(&mut self) -> Step {
         let header = self.view::<6>(self.offset)?;
         if header.u16(0) != 0x1100 {
-            return Err(DissectError::BadPppoe(self.here()));
+            return Err(Exit::BadPppoe);
         }
         let session = u32::from(header.u16(2));
         self.observe(Layer::Pppoe, Detail::Id(session));
@@ -178,9 +177,9 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             }
             None if protocol & 0x0101 == 1 => {
                 self.out.control = Control::Ppp;
-                Ok(Go::Stop)
+                Err(Exit::Stop)
             }
-            None => Err(DissectError::BadPpp(self.here())),
+            None => Err(Exit::BadPpp),
         }
     }
 
@@ -201,7 +200,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         // Below the generic associated channel label (13) there is no packet (RFC 5586), nor
         // below the OAM alert label (14, RFC 3429).
         if label == 13 || label == 14 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.go(next::BELOW_MPLS, 4)
     }
@@ -219,7 +218,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
                 self.observe(Layer::PwControl, Detail::None);
                 self.go(next::ETHERNET, 4)
             }
-            _ => Ok(Go::Stop),
+            _ => Err(Exit::Stop),
         }
     }
 
@@ -229,7 +228,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         match self.view::<1>(self.offset)?.u8(0) >> 4 {
             4 => self.go_ethertype(ETHERTYPE_IPV4, 0),
             6 => self.go_ethertype(ETHERTYPE_IPV6, 0),
-            _ => Ok(Go::Stop),
+            _ => Err(Exit::Stop),
         }
     }
 
@@ -248,7 +247,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         let header = self.view::<24>(self.offset)?;
         self.observe(Layer::Batman, Detail::None);
         if header.u8(1) != 15 || header.u8(0) != 0x40 {
-            return Err(DissectError::BadBatman(self.here()));
+            return Err(Exit::BadBatman);
         }
         self.depth += 1;
         self.go(next::ETHERNET, 10)
@@ -273,12 +272,12 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         };
         key.residue =
             if self.options.mode == super::Mode::Kernel { u32::from_be_bytes(residue) } else { 0 };
-        let [a, b, c, d] = header.u32(12).to_be_bytes();
-        key.src = [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        key.src = [0; 16];
         key.dst = [0; 16];
+        set_short_address(&mut key.src, header.u32(12));
         key.addr_kind = AddrKind::Tipc;
-        self.out.network_offset = clamp(self.offset);
-        Ok(Go::Stop)
+        self.out.network_offset = place(self.offset);
+        Err(Exit::Stop)
     }
 }
 

@@ -86,5 +86,5 @@ pub fn dissect_observed<B: Bytes + ?Sized, O: Observer>(
     observer: &mut O,
 ) -> Result<(), DissectError> {
     *out = Dissected::EMPTY;
-    walk::Walk { frame, options, out, observer, offset: 0, next: 0, end: 0, depth: 0 }.run(start)
+    walk::walk(frame, start, options, out, observer)
 }

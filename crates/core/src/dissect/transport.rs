@@ -1,6 +1,6 @@
 //! Transport headers: where the walk ends with ports.
 
-use super::walk::{Go, Step, Walk, clamp};
+use super::walk::{Exit, Step, Walk, place};
 use super::{Detail, Dissected, Layer, Observer};
 use crate::Bytes;
 use crate::bytes::View;
@@ -13,8 +13,8 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         // Linux reads ports where only they are left; the rest of the header may be cut off.
         let rest = self.view::<2>(self.offset + 12)?.u16(0);
         self.out.tcp_flags = rest as u8;
-        self.out.payload_offset = clamp(self.offset + usize::from(rest >> 12) * 4);
-        Ok(Go::Stop)
+        self.out.payload_offset = place(self.offset + usize::from(rest >> 12) * 4);
+        Err(Exit::Stop)
     }
 
     /// SCTP, DCCP and UDP-Lite: the ports come first, as in UDP.
@@ -29,7 +29,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
                 self.view::<12>(self.offset)?;
             }
         }
-        Ok(Go::Stop)
+        Err(Exit::Stop)
     }
 
     /// ICMP and ICMPv6: nothing of them is in the key, so that all kinds between two hosts are one
@@ -41,11 +41,11 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             self.out.key.src_port = 0;
             self.out.key.dst_port = 0;
         }
-        self.out.payload_offset = clamp(self.offset);
+        self.out.payload_offset = place(self.offset);
         if O::ENABLED {
             self.observe_icmp(layer);
         }
-        Ok(Go::Stop)
+        Err(Exit::Stop)
     }
 
     #[inline(always)]
@@ -67,13 +67,13 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
 
     /// Reads the ports into the key.
     #[inline(always)]
-    pub(super) fn ports(&mut self, layer: Layer) -> Result<(), super::DissectError> {
+    pub(super) fn ports(&mut self, layer: Layer) -> Step {
         let both = self.view::<4>(self.offset)?.u32(0);
         let (src, dst) = ((both >> 16) as u16, both as u16);
         self.out.key.src_port = src;
         self.out.key.dst_port = dst;
         self.out.flags |= Dissected::PORTS;
-        self.out.payload_offset = clamp(self.offset);
+        self.out.payload_offset = place(self.offset);
         self.observe(layer, Detail::Ports { src, dst });
         Ok(())
     }

@@ -4,8 +4,8 @@ use super::number::{
     ETHERTYPE_ERSPAN, ETHERTYPE_ERSPAN3, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MPLS,
     ETHERTYPE_NSH, ETHERTYPE_PPP, ETHERTYPE_TEB, ETHERTYPE_WCCP, next,
 };
-use super::walk::{Go, Step, Walk, clamp};
-use super::{Detail, DissectError, Layer, Observer, Tunnel};
+use super::walk::{Exit, Step, Walk, place};
+use super::{Detail, Layer, Observer, Tunnel};
 use crate::Bytes;
 use crate::bytes::View;
 
@@ -29,17 +29,17 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.out.tunnel = tunnel;
         if flags & GRE_ROUTING != 0 {
             self.observe(layer, Detail::None);
-            return Err(DissectError::GreRouting(self.here()));
+            return Err(Exit::GreRouting);
         }
         if version > 1 {
             self.observe(layer, Detail::None);
-            return Err(DissectError::BadGreVersion(self.here()));
+            return Err(Exit::BadGreVersion);
         }
         self.out.key.ethertype = protocol;
         let mut size = 4;
         if version == 1 && (protocol != ETHERTYPE_PPP || flags & GRE_KEY == 0) {
             self.observe(layer, Detail::None);
-            return Err(DissectError::BadPptp(self.here()));
+            return Err(Exit::BadPptp);
         }
         if flags & GRE_CHECKSUM != 0 {
             size += 4;
@@ -135,7 +135,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.observe(Layer::EtherIp, Detail::None);
         self.out.tunnel = Tunnel::EtherIp;
         if version != 3 {
-            return Err(DissectError::BadTunnel(self.here()));
+            return Err(Exit::BadTunnel);
         }
         self.go(next::ETHERNET, 2)
     }
@@ -147,13 +147,13 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         let session = self.view::<4>(self.offset)?.u32(0);
         self.observe(Layer::L2tpV3, Detail::Id(session));
         self.out.tunnel = Tunnel::L2tp;
-        self.out.payload_offset = clamp(self.offset);
+        self.out.payload_offset = place(self.offset);
         if session == 0 {
             self.out.control = super::Control::L2tp;
         } else {
             self.out.key.key_id = session;
         }
-        Ok(Go::Stop)
+        Err(Exit::Stop)
     }
 
     /// Compressed payload (RFC 3173): not readable.
@@ -162,8 +162,8 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         let header = self.view::<4>(self.offset)?;
         self.observe(Layer::IpComp, Detail::Id(u32::from(header.u16(2))));
         self.out.tunnel = Tunnel::IpComp;
-        self.out.payload_offset = clamp(self.offset);
-        Ok(Go::Stop)
+        self.out.payload_offset = place(self.offset);
+        Err(Exit::Stop)
     }
 
     /// ESP (RFC 4303): the SPI stands in for the ports; what follows is encrypted.
@@ -173,7 +173,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.observe(Layer::Esp, Detail::Id(spi));
         self.out.tunnel = Tunnel::Esp;
         self.spi(spi);
-        Ok(Go::Stop)
+        Err(Exit::Stop)
     }
 
     /// AH (RFC 4302): the SPI stands in for the ports. Inner mode goes on to what AH protects;
@@ -185,7 +185,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             let spi = self.view::<4>(self.offset + 4)?.u32(0);
             self.observe(Layer::Ah, Detail::Id(spi));
             self.spi(spi);
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         let header = self.view::<8>(self.offset)?;
         let spi = header.u32(4);
@@ -193,7 +193,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.observe(Layer::Ah, Detail::Id(spi));
         self.spi(spi);
         if self.options.outer_only && following == super::number::PROTO_IPV4 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.out.key.protocol = following;
         self.go_behind(following, (usize::from(header.u8(1)) + 2) * 4)
@@ -204,8 +204,8 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     pub(super) fn spi(&mut self, spi: u32) {
         self.out.key.src_port = (spi >> 16) as u16;
         self.out.key.dst_port = spi as u16;
-        self.out.transport_offset = clamp(self.offset);
-        self.out.payload_offset = clamp(self.offset);
+        self.out.transport_offset = place(self.offset);
+        self.out.payload_offset = place(self.offset);
     }
 
     /// Network service header (RFC 8300).
@@ -216,7 +216,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.out.tunnel = Tunnel::Nsh;
         let size = usize::from(header.u8(1) & 0x3f) * 4;
         if header.u8(0) >> 6 != 0 || size < 8 {
-            return Err(DissectError::BadTunnel(self.here()));
+            return Err(Exit::BadTunnel);
         }
         match header.u8(3) {
             1 => self.go_ethertype(ETHERTYPE_IPV4, size),
@@ -224,7 +224,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             3 => self.go(next::ETHERNET, size),
             4 => self.go_ethertype(ETHERTYPE_NSH, size),
             5 => self.go_ethertype(ETHERTYPE_MPLS, size),
-            _ => Ok(Go::Stop),
+            _ => Err(Exit::Stop),
         }
     }
 
@@ -237,7 +237,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         let tci = header.u8(0);
         // Encrypted, or changed in another way.
         if tci & 0x0c != 0 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         let size = if tci & 0x20 != 0 { 14 } else { 6 };
         let ethertype = self.view::<2>(self.offset + size)?.u16(0);

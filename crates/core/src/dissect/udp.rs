@@ -10,8 +10,8 @@ use super::number::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MPLS, ETHERTYPE_NSH, ETHERTYPE_TEB, PROTO_ESP,
     PROTO_GRE, next,
 };
-use super::walk::{Go, Step, Walk, clamp};
-use super::{Control, Detail, DissectError, Layer, Observer, Tunnel, UdpTunnel};
+use super::walk::{Exit, Step, Walk, place};
+use super::{Control, Detail, Layer, Observer, Tunnel, UdpTunnel};
 use crate::Bytes;
 use crate::bytes::View;
 
@@ -20,20 +20,20 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     #[inline(always)]
     pub(super) fn udp(&mut self) -> Step {
         self.ports(Layer::Udp)?;
-        self.out.payload_offset = clamp(self.offset + 8);
+        self.out.payload_offset = place(self.offset + 8);
         if !self.is_inner() {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         let length = usize::from(self.view::<8>(self.offset)?.u16(4));
         if length < 8 {
-            return Err(DissectError::BadLength(self.here()));
+            return Err(Exit::BadLength);
         }
         if self.options.outer_only {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         let tunnel = self.tunnel_of_ports();
         if tunnel == UdpTunnel::None {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.bound(length);
         self.go(next::udp(tunnel), 8)
@@ -110,7 +110,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             }
             CAPWAP => self.capwap(),
             AYIYA => self.ayiya(),
-            _ => Ok(Go::Stop),
+            _ => Err(Exit::Stop),
         }
     }
 
@@ -133,7 +133,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             3 => self.go(next::ETHERNET, 8),
             4 => self.go_ethertype(ETHERTYPE_NSH, 8),
             5 => self.go_ethertype(ETHERTYPE_MPLS, 8),
-            _ => Ok(Go::Stop),
+            _ => Err(Exit::Stop),
         }
     }
 
@@ -143,7 +143,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.observe(Layer::Geneve, Detail::Id(header.u32(4) >> 8));
         self.out.tunnel = Tunnel::Geneve;
         if header.u8(0) >> 6 != 0 {
-            return Err(DissectError::BadTunnel(self.here()));
+            return Err(Exit::BadTunnel);
         }
         let size = 8 + usize::from(header.u8(0) & 0x3f) * 4;
         let protocol = header.u16(2);
@@ -164,19 +164,19 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             self.out.tunnel = Tunnel::GtpU;
             if header.u8(1) != 255 {
                 self.out.control = Control::GtpU;
-                return Ok(Go::Stop);
+                return Err(Exit::Stop);
             }
             self.bound(20 + usize::from(header.u16(2)));
             return self.go(next::ANY_IP, 20);
         }
         if flags & 0xf0 != 0x30 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.observe(Layer::GtpU, Detail::Id(header.u32(4)));
         self.out.tunnel = Tunnel::GtpU;
         if header.u8(1) != 255 {
             self.out.control = Control::GtpU;
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.bound(8 + usize::from(header.u16(2)));
         // Any of the three flags: sequence, N-PDU number and next extension are all there.
@@ -194,7 +194,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     pub(super) fn gtp_extension(&mut self) -> Step {
         let size = usize::from(self.view::<1>(self.offset)?.u8(0)) * 4;
         if size == 0 {
-            return Err(DissectError::BadLength(self.here()));
+            return Err(Exit::BadLength);
         }
         let more = self.view::<1>(self.offset + size - 1)?.u8(0) != 0;
         self.go(if more { next::GTP_EXTENSION } else { next::ANY_IP }, size)
@@ -206,20 +206,20 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         let header = self.view::<6>(self.offset)?;
         let flags = header.u16(0);
         if flags & 15 != 2 && flags & 15 != 3 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.out.tunnel = Tunnel::L2tp;
         if flags & 0x8000 != 0 {
             let session = if flags & 0x4000 != 0 { self.view::<8>(self.offset)?.u16(6) } else { 0 };
             self.observe(Layer::L2tp, Detail::Id(u32::from(session)));
             self.out.control = Control::L2tp;
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         if flags & 15 == 3 {
             let session = self.view::<8>(self.offset)?.u32(4);
             self.observe(Layer::L2tpV3, Detail::Id(session));
             self.out.key.key_id = session;
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         let mut size = if flags & 0x4000 != 0 { 4 } else { 2 };
         let session = self.view::<4>(self.offset + size)?.u16(2);
@@ -240,13 +240,13 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     fn wireguard(&mut self) -> Step {
         let header = self.view::<8>(self.offset)?;
         let [kind, 0, 0, 0] = header.u32(0).to_be_bytes() else {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         };
         // Little-endian, other than in the rest of the world.
         let index = match kind {
             1 | 3 | 4 => header.u32(4).swap_bytes(),
             2 => self.view::<12>(self.offset)?.u32(8).swap_bytes(),
-            _ => return Ok(Go::Stop),
+            _ => return Err(Exit::Stop),
         };
         self.observe(Layer::WireGuard, Detail::Id(index));
         self.out.tunnel = Tunnel::WireGuard;
@@ -258,7 +258,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         if self.options.wireguard_index && kind != 1 {
             self.out.key.key_id = index;
         }
-        Ok(Go::Stop)
+        Err(Exit::Stop)
     }
 
     /// ESP in UDP (RFC 3948): four zero bytes mean IKE, one byte 0xff a keepalive.
@@ -269,7 +269,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             if spi == 0 {
                 self.observe(Layer::UdpEncap, Detail::None);
                 self.out.control = Control::Ike;
-                return Ok(Go::Stop);
+                return Err(Exit::Stop);
             }
             self.observe(Layer::UdpEncap, Detail::None);
             self.observe(Layer::Esp, Detail::Id(spi));
@@ -277,12 +277,12 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             self.out.tunnel = Tunnel::EspInUdp;
             self.out.key.protocol = PROTO_ESP;
             self.spi(spi);
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.view::<1>(self.offset)?;
         self.observe(Layer::UdpEncap, Detail::None);
         self.out.control = Control::NatKeepalive;
-        Ok(Go::Stop)
+        Err(Exit::Stop)
     }
 
     /// Generic UDP encapsulation: variant 0 names an IP protocol, variant 1 is an IP packet.
@@ -297,7 +297,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.observe(Layer::Gue, Detail::Next(header.u8(1)));
         // Another version, or a control message.
         if first & 0xe0 != 0 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.decapsulate();
         let protocol = header.u8(1);
@@ -321,7 +321,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             first = self.view::<2>(start + size)?.u16(0);
         }
         if first >> 12 != 6 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.observe(Layer::Teredo, Detail::None);
         self.out.tunnel = Tunnel::Teredo;
@@ -334,7 +334,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         let header = self.view::<8>(self.offset)?;
         if header.u8(0) != 0 {
             // Encrypted by DTLS, or another version.
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.observe(Layer::Capwap, Detail::None);
         self.out.tunnel = Tunnel::Capwap;
@@ -343,7 +343,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         let is_wireless = word & 0x100 != 0;
         let is_fragment = word & 0x80 != 0;
         if is_wireless || is_fragment || size < 8 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         self.go(next::ETHERNET, size)
     }
@@ -358,13 +358,13 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         self.out.tunnel = Tunnel::Ayiya;
         // Operation 1 forwards a packet; others run the tunnel.
         if header.u8(2) & 15 != 1 {
-            return Ok(Go::Stop);
+            return Err(Exit::Stop);
         }
         let size = 8 + identity + signature;
         match header.u8(3) {
             super::number::PROTO_IPV4 => self.go_ethertype(ETHERTYPE_IPV4, size),
             super::number::PROTO_IPV6 => self.go_ethertype(ETHERTYPE_IPV6, size),
-            _ => Ok(Go::Stop),
+            _ => Err(Exit::Stop),
         }
     }
 }

@@ -32,18 +32,97 @@ pub const MAX_TAGS: u8 = 8;
 /// How often Linux goes on to a header inside another one (6.18).
 pub(super) const KERNEL_DEPTH: u32 = 15;
 
-/// What a step leaves the loop to do.
+/// Why the loop ends. One byte, also as a [`Step`]: LLVM would carry the position of an error, set
+/// or not, through the loop, and the verifier would follow it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Go {
-    /// Read the header `next` at `offset`.
-    On,
+pub(super) enum Exit {
     /// The flow is read.
     Stop,
+    Truncated,
+    UnknownEthertype,
+    BadIhl,
+    BadVersion,
+    BadLength,
+    BadPppoe,
+    BadPpp,
+    BadBatman,
+    GreRouting,
+    BadGreVersion,
+    BadPptp,
+    BadTunnel,
+    TooManyTags,
+    TooDeep,
 }
 
-pub(super) type Step = Result<Go, DissectError>;
+impl Exit {
+    /// Returns the result for an end in the header at `offset`.
+    #[inline(always)]
+    fn at(self, offset: usize) -> Result<(), DissectError> {
+        let at = place(offset);
+        Err(match self {
+            Self::Stop => return Ok(()),
+            Self::Truncated => DissectError::Truncated(at),
+            Self::UnknownEthertype => DissectError::UnknownEthertype(at),
+            Self::BadIhl => DissectError::BadIhl(at),
+            Self::BadVersion => DissectError::BadVersion(at),
+            Self::BadLength => DissectError::BadLength(at),
+            Self::BadPppoe => DissectError::BadPppoe(at),
+            Self::BadPpp => DissectError::BadPpp(at),
+            Self::BadBatman => DissectError::BadBatman(at),
+            Self::GreRouting => DissectError::GreRouting(at),
+            Self::BadGreVersion => DissectError::BadGreVersion(at),
+            Self::BadPptp => DissectError::BadPptp(at),
+            Self::BadTunnel => DissectError::BadTunnel(at),
+            Self::TooManyTags => DissectError::TooManyTags(at),
+            Self::TooDeep => DissectError::TooDeep(at),
+        })
+    }
+}
 
-/// State of the loop.
+/// `Ok`: read the header `next` at `offset`.
+pub(super) type Step = Result<(), Exit>;
+
+/// What one step leaves to the next, besides the result.
+#[derive(Clone, Copy)]
+struct Carried {
+    offset: usize,
+    next: u32,
+    end: usize,
+    depth: u32,
+}
+
+/// Reads the headers of a frame into `out`, from the first on.
+#[inline(always)]
+pub(super) fn walk<B: Bytes + ?Sized, O: Observer>(
+    frame: &B,
+    start: Start,
+    options: &Options,
+    out: &mut Dissected,
+    observer: &mut O,
+) -> Result<(), DissectError> {
+    let is_inner = matches!(options.mode, Mode::Inner);
+    let end = if is_inner { frame.byte_len() } else { 0 };
+    let mut carried = Carried { offset: 0, next: 0, end, depth: 0 };
+    let step = Walk::step_with(frame, options, out, observer, &mut carried, |w| w.start(start));
+    if let Err(exit) = step {
+        return exit.at(carried.offset);
+    }
+    for _ in 0..MAX_STEPS {
+        carried.offset = frame.forget(0, carried.offset as u32) as usize;
+        carried.next = frame.forget(1, carried.next);
+        carried.depth = frame.forget(2, carried.depth);
+        if is_inner {
+            carried.end = frame.forget(3, carried.end as u32) as usize;
+        }
+        let step = Walk::step_with(frame, options, out, observer, &mut carried, Walk::bounded_step);
+        if let Err(exit) = step {
+            return exit.at(carried.offset);
+        }
+    }
+    Exit::TooDeep.at(carried.offset)
+}
+
+/// One step of the loop.
 pub(super) struct Walk<'a, B: ?Sized, O> {
     pub(super) frame: &'a B,
     pub(super) options: &'a Options,
@@ -60,32 +139,36 @@ pub(super) struct Walk<'a, B: ?Sized, O> {
 }
 
 impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
-    /// Walks the frame from its first header on.
+    /// Does one step and keeps what it leaves.
     #[inline(always)]
-    pub(super) fn run(&mut self, start: Start) -> Result<(), DissectError> {
-        if self.is_inner() {
-            self.end = self.frame.byte_len();
+    fn step_with<T>(
+        frame: &'a B,
+        options: &'a Options,
+        out: &'a mut Dissected,
+        observer: &'a mut O,
+        carried: &mut Carried,
+        step: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let Carried { offset, next, end, depth } = *carried;
+        let mut walk = Self { frame, options, out, observer, offset, next, end, depth };
+        let result = step(&mut walk);
+        *carried =
+            Carried { offset: walk.offset, next: walk.next, end: walk.end, depth: walk.depth };
+        result
+    }
+
+    /// Reads one header, unless Linux would go no deeper.
+    #[inline(always)]
+    fn bounded_step(&mut self) -> Step {
+        if !self.is_inner() && self.depth > KERNEL_DEPTH && !self.is_read_past_the_bound() {
+            return Err(Exit::TooDeep);
         }
-        self.start(start)?;
-        for _ in 0..MAX_STEPS {
-            self.offset = self.frame.forget(0, self.offset as u32) as usize;
-            self.next = self.frame.forget(1, self.next);
-            self.depth = self.frame.forget(2, self.depth);
-            if self.is_inner() {
-                self.end = self.frame.forget(3, self.end as u32) as usize;
-            } else if self.depth > KERNEL_DEPTH && !self.is_read_past_the_bound() {
-                return Err(DissectError::TooDeep(self.here()));
-            }
-            if self.step()? == Go::Stop {
-                return Ok(());
-            }
-        }
-        Err(DissectError::TooDeep(self.here()))
+        self.step()
     }
 
     /// Finds the first network header.
     #[inline(always)]
-    fn start(&mut self, start: Start) -> Result<(), DissectError> {
+    fn start(&mut self, start: Start) -> Step {
         match start {
             Start::Ethernet => {
                 self.offset = 0;
@@ -149,7 +232,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
             ETHERTYPE_PTP => self.stop_at(Layer::Ptp),
             ETHERTYPE_CFM => {
                 self.observe(Layer::OtherEthertype, Detail::Number(ethertype));
-                Ok(Go::Stop)
+                Err(Exit::Stop)
             }
             _ if self.is_inner() => self.inner_ethertype(ethertype),
             _ => self.unknown_ethertype(ethertype),
@@ -183,7 +266,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     fn other(&mut self) -> Step {
         match self.next {
             next::ETHERNET => self.ethernet(),
-            _ if !self.is_inner() => Ok(Go::Stop),
+            _ if !self.is_inner() => Err(Exit::Stop),
             next::LLC => self.llc(),
             next::PPP => self.ppp(),
             next::BELOW_MPLS => self.below_mpls(),
@@ -196,7 +279,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     #[inline(always)]
     fn unknown_ethertype(&mut self, ethertype: u16) -> Step {
         self.observe(Layer::OtherEthertype, Detail::Number(ethertype));
-        Err(DissectError::UnknownEthertype(self.here()))
+        Err(Exit::UnknownEthertype)
     }
 
     /// Goes on to `next`, `size` bytes after the start of this header.
@@ -204,7 +287,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     pub(super) fn go(&mut self, next: u32, size: usize) -> Step {
         self.offset += size;
         self.next = next;
-        Ok(Go::On)
+        Ok(())
     }
 
     /// Goes on to the network header `ethertype` inside this one: where Linux says "once more".
@@ -219,7 +302,7 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     #[inline(always)]
     pub(super) fn stop_at(&mut self, layer: Layer) -> Step {
         self.observe(layer, Detail::None);
-        Ok(Go::Stop)
+        Err(Exit::Stop)
     }
 
     #[inline(always)]
@@ -227,22 +310,13 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
         matches!(self.options.mode, Mode::Inner)
     }
 
-    /// Returns the start of this header for an error or an offset of the result.
-    #[inline(always)]
-    pub(super) fn here(&self) -> u16 {
-        clamp(self.offset)
-    }
-
     /// Takes `N` bytes from `offset` on.
     #[inline(always)]
-    pub(super) fn view<const N: usize>(
-        &self,
-        offset: usize,
-    ) -> Result<B::View<'a, N>, DissectError> {
+    pub(super) fn view<const N: usize>(&self, offset: usize) -> Result<B::View<'a, N>, Exit> {
         if self.is_inner() && offset + N > self.end {
-            return Err(DissectError::Truncated(self.here()));
+            return Err(Exit::Truncated);
         }
-        self.frame.view::<N>(offset).ok_or(DissectError::Truncated(self.here()))
+        self.frame.view::<N>(offset).ok_or(Exit::Truncated)
     }
 
     /// Lowers `end` to `size` bytes after the start of this header.
@@ -262,8 +336,10 @@ impl<'a, B: Bytes + ?Sized, O: Observer> Walk<'a, B, O> {
     }
 }
 
-/// Returns an offset as it stands in errors and results.
+/// Returns an offset as it stands in errors and results. It wraps at 65,536, which takes a frame
+/// that is longer and has over 30 extension headers of 2 KiB; a comparison would cost the verifier
+/// more than that is worth.
 #[inline(always)]
-pub(super) fn clamp(offset: usize) -> u16 {
-    if offset > 0xffff { 0xffff } else { offset as u16 }
+pub(super) fn place(offset: usize) -> u16 {
+    offset as u16
 }
