@@ -48,10 +48,14 @@ fn every_key_of_the_json_is_documented() {
     let report: Value = serde_json::from_str(&report.out).unwrap();
     let line = common::rxsteer("flows --json sample.pcapng.zst");
     let line: Value = serde_json::from_str(line.out.lines().next().unwrap()).unwrap();
+    let mut missing = Vec::new();
     for object in [&report, &report["policies"][0], &report["input"], &report["settings"], &line] {
         for key in object.as_object().unwrap().keys() {
             let quantile = key.starts_with('p') && key.ends_with("_ns");
-            assert!(quantile || text.contains(&format!("`{key}`")), "{key}");
+            if !quantile && !text.contains(&format!("`{key}`")) {
+                missing.push(key.clone());
+            }
         }
     }
+    assert!(missing.is_empty(), "{missing:?}");
 }
