@@ -7,6 +7,7 @@
 
 pub mod args;
 pub mod flows;
+mod interrupt;
 pub mod render;
 pub mod replay;
 pub mod sample;

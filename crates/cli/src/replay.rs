@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
 use rxsteer_lab::capture::{CaptureOptions, Captures};
@@ -16,7 +18,7 @@ use rxsteer_lab::rss::Rss;
 use crate::args::Format;
 use crate::args::checked::{self, HostChoice, Inputs, UsageError};
 use crate::terminal::Terminal;
-use crate::{Exit, render, sample};
+use crate::{Exit, interrupt, render, sample};
 
 /// CPUs and queues of a host of which nothing was said.
 const DEFAULT_HOST: (u32, u32) = (8, 1);
@@ -37,14 +39,22 @@ pub fn run(asked: &checked::Replay, terminal: &Terminal) -> anyhow::Result<Exit>
     };
     let replay = Replay::new(host, options(asked, scenario))?;
     let mut progress = terminal.progress(captures.total_bytes());
+    let interrupted = interrupt::watch();
     let result = replay.run(&mut captures, &files, &mut |so_far| {
         progress.update(so_far.bytes_read, so_far.packets);
+        if interrupted.load(Ordering::Relaxed) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
     });
     drop(progress);
     let report = result?;
     show(&report, asked, terminal)?;
     for note in &report.input.notes {
         terminal.note(format_args!("{}: {}", note.file, note.text));
+    }
+    if report.input.notes.iter().any(|note| note.code == "stopped") {
+        return Ok(Exit::Error);
     }
     let truncated = report.input.notes.iter().any(|note| note.code == "truncated");
     Ok(if asked.strict && truncated { Exit::Usage } else { Exit::Fine })

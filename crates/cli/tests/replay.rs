@@ -276,3 +276,36 @@ fn help_version_and_completions_go_to_the_standard_output() {
     assert_eq!(rxsteer("completions tcsh").code, 2);
     assert_eq!(rxsteer(&format!("flows {SAMPLE} --nonsense")).code, 2);
 }
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_prints_what_there_is() {
+    use std::io::{BufRead as _, Write as _};
+    use std::process::{Command, Stdio};
+    // A pipe that never ends by itself: the sample again and again, as further sections.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rxsteer"))
+        .args(["replay", "-j", "-p", "none", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let plain = sample();
+    let pid = child.id().to_string();
+    let mut sent = 0;
+    // The signal comes when some packets were read for sure; the feeding ends when the command does.
+    while stdin.write_all(&plain).is_ok() {
+        sent += 1;
+        assert!(sent < 10_000, "the command did not end");
+        if sent == 3 {
+            assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        }
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["input"]["notes"].as_array().unwrap().last().unwrap()["code"], "stopped");
+    assert!(report["input"]["packets_read"].as_u64().unwrap() >= 65_536);
+    assert!(output.stderr.lines().any(|line| line.unwrap().contains("as asked")));
+}

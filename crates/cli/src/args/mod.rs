@@ -14,7 +14,8 @@ pub use quantity::{QuantityError, quantity};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 all went well; 1 an error; 2 wrong usage, or --strict and a capture that ends early.
-Results go to the standard output, messages to the standard error.";
+Results go to the standard output, messages to the standard error. An interrupt (Ctrl-C) during a
+replay prints the result so far and exits with 1; a second one ends at once, with 130.";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -25,6 +25,7 @@ mod options;
 mod tables;
 mod workers;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rxsteer_core::dissect::Mode;
@@ -115,7 +116,8 @@ impl Replay {
         }
     }
 
-    /// Takes in all packets of captures and returns the report; calls `progress` now and then.
+    /// Takes in all packets of captures and returns the report; calls `progress` now and then. If
+    /// that breaks, the report is of the packets so far, and has a note.
     ///
     /// # Errors
     /// A fault in a capture. A capture that ends early is none: the report has a note.
@@ -123,21 +125,26 @@ impl Replay {
         mut self,
         captures: &mut Captures,
         files: &[String],
-        progress: &mut dyn FnMut(&Progress),
+        progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
     ) -> Result<Report, CaptureError> {
         let mut packets = 0u64;
+        let mut stopped = false;
         while let Some(packet) = captures.next_packet()? {
             self.packet(&packet);
             packets += 1;
             if packets.is_multiple_of(PROGRESS_PACKETS) {
-                progress(&Progress {
+                let so_far = Progress {
                     packets,
                     bytes_read: captures.bytes_read(),
                     total_bytes: captures.total_bytes(),
-                });
+                };
+                if progress(&so_far).is_break() {
+                    stopped = true;
+                    break;
+                }
             }
         }
-        let notes = captures
+        let mut notes: Vec<_> = captures
             .notes()
             .iter()
             .map(|note| CaptureNote {
@@ -146,6 +153,13 @@ impl Replay {
                 text: note.kind.to_string(),
             })
             .collect();
+        if stopped {
+            notes.push(CaptureNote {
+                file: files.join(", "),
+                code: "stopped".into(),
+                text: format!("stopped after {packets} packets, as asked"),
+            });
+        }
         Ok(self.finish(files, notes))
     }
 
