@@ -305,9 +305,14 @@ impl Model {
             (Family::V6, IpAddr::V4(to)) => IpAddr::V6(to.to_ipv6_mapped()),
             (_, to) => to,
         };
-        let mapped = matches!(to, IpAddr::V6(to) if to.to_ipv4_mapped().is_some());
-        if mapped && self.socks[i].v6only {
-            return Err(SocketError::NetworkUnreachable);
+        if let IpAddr::V6(to) = to {
+            // A socket whose local address is of one family reaches no other.
+            let sock = &self.socks[i];
+            let fixed = !sock.local6.is_unspecified();
+            let to_v4 = to.to_ipv4_mapped().is_some();
+            if to_v4 && sock.v6only || fixed && to_v4 != sock.is_mapped() {
+                return Err(SocketError::NetworkUnreachable);
+            }
         }
         if self.socks[i].port == 0 {
             self.take_port(i, 0)?;
@@ -411,20 +416,7 @@ impl Model {
 
     /// Delivers a datagram: calls `each` for every socket that gets it.
     pub fn deliver(&mut self, packet: &Packet<'_>, mut each: impl FnMut(Found)) {
-        let mut receivers = Vec::new();
-        match packet.cast {
-            Cast::Unicast => receivers.extend(self.unicast(packet)),
-            Cast::Multicast | Cast::Broadcast => match self.multicast_demux(packet) {
-                Some(found) => receivers.push(found),
-                None => {
-                    let on_port = self.by_port.get(&packet.dst_port).into_iter().flatten();
-                    receivers.extend(
-                        on_port.filter(|i| self.takes(**i, packet)).map(|i| (*i, Stage::Flood)),
-                    );
-                }
-            },
-        }
-        for (i, stage) in receivers {
+        for (i, stage) in self.receivers(packet) {
             let sock = &mut self.socks[i];
             // As the kernel: a remote address, of the family of the packet, makes it connected.
             let has_remote = match packet.dst {
@@ -434,13 +426,42 @@ impl Model {
             if has_remote {
                 sock.cpu = Some(packet.cpu);
             }
-            each(Found {
-                socket: SocketId { index: i as u32, generation: 0 },
-                stage,
-                connected: sock.connected,
-                encapsulation: sock.encapsulation,
-            });
+            each(self.found(i, stage));
         }
+    }
+
+    /// Calls `each` as [`deliver`](Self::deliver) does, but nobody takes on the packet's CPU.
+    pub fn find(&self, packet: &Packet<'_>, mut each: impl FnMut(Found)) {
+        for (i, stage) in self.receivers(packet) {
+            each(self.found(i, stage));
+        }
+    }
+
+    /// Notes that a connected socket received on this CPU.
+    pub fn note_cpu(&mut self, id: SocketId, cpu: CpuId) {
+        if let Ok(i) = self.index(id) {
+            self.socks[i].cpu = Some(cpu);
+        }
+    }
+
+    fn found(&self, i: usize, stage: Stage) -> Found {
+        Found {
+            socket: SocketId { index: i as u32, generation: 0 },
+            stage,
+            connected: self.socks[i].connected,
+            encapsulation: self.socks[i].encapsulation,
+        }
+    }
+
+    fn receivers(&self, packet: &Packet<'_>) -> Vec<(usize, Stage)> {
+        if packet.cast == Cast::Unicast {
+            return self.unicast(packet).into_iter().collect();
+        }
+        if let Some(found) = self.multicast_demux(packet) {
+            return vec![found];
+        }
+        let on_port = self.by_port.get(&packet.dst_port).into_iter().flatten();
+        on_port.filter(|i| self.takes(**i, packet)).map(|i| (*i, Stage::Flood)).collect()
     }
 
     fn unicast(&self, packet: &Packet<'_>) -> Option<(usize, Stage)> {

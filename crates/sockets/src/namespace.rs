@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rxsteer_core::CpuId;
+
 use crate::table::{Published, Writer};
 use crate::{Config, Family, Found, Owner, Packet, Selector, SocketError, SocketId, SocketOption};
 
@@ -138,7 +140,18 @@ impl Namespace {
     /// Delivers a packet: calls `each` for every socket that gets it, at most once each, and
     /// returns how many these were. A connected socket prefers the packet's CPU from then on.
     pub fn deliver(&self, packet: &Packet<'_>, each: impl FnMut(Found)) -> usize {
-        self.published.deliver(packet, each)
+        self.published.deliver(packet, true, each)
+    }
+
+    /// Calls `each` as [`deliver`](Self::deliver) does, but nobody takes on the packet's CPU.
+    pub fn find(&self, packet: &Packet<'_>, each: impl FnMut(Found)) -> usize {
+        self.published.deliver(packet, false, each)
+    }
+
+    /// Notes that a connected socket received on this CPU: it prefers it from now on, as after
+    /// [`deliver`](Self::deliver). Ignores ids that were never given out.
+    pub fn note_cpu(&self, socket: SocketId, cpu: CpuId) {
+        self.published.stick_to_cpu(socket, cpu);
     }
 
     /// Returns for how many packets a group's selector could not be applied, so that the hash
@@ -152,3 +165,6 @@ impl Namespace {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod agree;

@@ -23,28 +23,31 @@ use super::tuple::Tuple;
 const MOST_FOR_DEMUX: usize = 10;
 
 impl Published {
-    /// Calls `each` for every socket that gets the packet; returns how many these were.
-    pub(crate) fn deliver(&self, packet: &Packet<'_>, mut each: impl FnMut(Found)) -> usize {
+    /// Calls `each` for every socket that gets the packet; returns how many these were. `note`:
+    /// connected ones take on its CPU.
+    #[inline]
+    pub(crate) fn deliver(
+        &self,
+        packet: &Packet<'_>,
+        note: bool,
+        mut each: impl FnMut(Found),
+    ) -> usize {
         let tuple = Tuple::of(packet);
+        let mut hand_over = |receiver: &Receiver| {
+            // What a connected socket received last tells where its next packets are processed.
+            if note && receiver.has_remote {
+                self.stick_to_cpu(receiver.socket, packet.cpu);
+            }
+            each(receiver.found());
+        };
         if packet.cast == Cast::Unicast {
             let receiver = self.receiver(packet, &tuple);
-            receiver.into_iter().for_each(|receiver| self.hand_over(packet, receiver, &mut each));
+            receiver.iter().for_each(hand_over);
             return usize::from(receiver.is_some());
         }
         let receivers = self.takers(packet, &tuple);
-        for receiver in &receivers {
-            self.hand_over(packet, *receiver, &mut each);
-        }
+        receivers.iter().for_each(&mut hand_over);
         receivers.len()
-    }
-
-    #[inline]
-    fn hand_over(&self, packet: &Packet<'_>, receiver: Receiver, each: &mut impl FnMut(Found)) {
-        // What a connected socket received last tells where its next packets are processed.
-        if receiver.has_remote {
-            self.stick_to_cpu(receiver.socket, packet.cpu);
-        }
-        each(receiver.found());
     }
 
     fn takers(&self, packet: &Packet<'_>, tuple: &Tuple) -> Vec<Receiver> {

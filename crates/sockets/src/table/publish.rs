@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use foldhash::fast::RandomState;
 use rxsteer_core::CpuId;
 
-use crate::group::{CpuOf, GroupView};
+use crate::group::{CpuOf, GroupView, Member};
 use crate::{Config, DeviceId, SocketId, SourceFilter};
 
 use super::entry::Entry;
@@ -44,6 +44,8 @@ pub(super) struct Footprint {
     /// Its record in the 4-tuple table.
     #[cfg(feature = "hash4")]
     four: Option<(u32, FiledSocket)>,
+    /// What its group says of it.
+    member: Option<Member>,
 }
 
 /// When the next version of a group is published.
@@ -154,7 +156,7 @@ impl Published {
 
     /// Notes that a connected socket received on a CPU; no store if it is the same.
     #[inline]
-    pub(super) fn stick_to_cpu(&self, socket: SocketId, cpu: CpuId) {
+    pub(crate) fn stick_to_cpu(&self, socket: SocketId, cpu: CpuId) {
         let value = u32::from(cpu.0) + 1;
         if let Some(cell) = self.cpus.at(socket.index)
             && cell.load(Ordering::Relaxed) != value
@@ -173,12 +175,19 @@ impl Published {
     }
 
     /// Makes what an operation changed visible.
-    pub(super) fn publish(&self, writer: &mut Writer, touched: Touched) {
-        for i in touched.counts_cpu {
-            let set = self.cpus.at(i).is_some_and(|cpu| cpu.load(Ordering::Relaxed) != 0);
-            writer.sock_mut(i).cpu_given = set;
+    pub(super) fn publish(&self, writer: &mut Writer, mut touched: Touched) {
+        for i in &touched.counts_cpu {
+            let set = self.cpus.at(*i).is_some_and(|cpu| cpu.load(Ordering::Relaxed) != 0);
+            writer.sock_mut(*i).cpu_given = set;
         }
         let changes: Vec<Change> = touched.sockets.iter().map(|i| Change::of(writer, *i)).collect();
+        for change in &changes {
+            let group = writer.sock(change.i).group;
+            let told = touched.groups.iter().any(|(told, _)| *told == group);
+            if !told && change.old.member != change.new.member {
+                touched.group(group, When::Before);
+            }
+        }
 
         for (group, when) in &touched.groups {
             if *when == When::Before {
@@ -339,7 +348,8 @@ impl Change {
     fn of(writer: &Writer, i: u32) -> Self {
         let sock = writer.sock(i);
         let id = writer.id(i);
-        let mut new = Footprint::default();
+        let member = (sock.group != 0).then(|| writer.member(i));
+        let mut new = Footprint { member, ..Footprint::default() };
         if sock.port != 0 {
             new.listed = Some((sock.list_address(), sock.port, sock.rank));
             new.stand_in = sock.has_stand_in().then(|| sock.stand_in_entry(id));

@@ -591,21 +591,22 @@ impl Writer {
     /// Returns a group as look-ups see it; `None` if it is no more.
     pub(super) fn group_view(&self, group: u32) -> Option<GroupView> {
         let group = self.groups.get(&group)?;
-        let mut by_cpu = false;
-        let member = |i: &u32| {
-            let sock = self.sock(*i);
-            by_cpu |= sock.cpu_given;
-            let remotes = if sock.remote4 != 0 { HAS_REMOTE4 } else { 0 }
-                | if sock.remote6 != 0 { HAS_REMOTE6 } else { 0 };
-            Member { socket: self.id(*i), connected: sock.connected, flags: sock.flags() | remotes }
-        };
-        let members = group.members.iter().map(member).collect();
+        let members = group.members.iter().map(|i| self.member(*i)).collect();
+        let by_cpu = group.members.iter().any(|i| self.sock(*i).cpu_given);
         Some(GroupView {
             members,
             had_connected: group.had_connected,
             by_cpu,
             selector: group.selector.clone(),
         })
+    }
+
+    /// Returns what a group says of its member.
+    pub(super) fn member(&self, i: u32) -> Member {
+        let sock = self.sock(i);
+        let remotes = if sock.remote4 != 0 { HAS_REMOTE4 } else { 0 }
+            | if sock.remote6 != 0 { HAS_REMOTE6 } else { 0 };
+        Member { socket: self.id(i), connected: sock.connected, flags: sock.flags() | remotes }
     }
 
     /// Changes what a group key consists of.

@@ -21,6 +21,8 @@ pub(super) struct Played {
     pub(super) compared: u64,
     /// Packets not compared since they depend on a trait that is excused.
     pub(super) excused: u64,
+    /// Who received the packet of a step.
+    pub(super) received: BTreeMap<usize, Vec<u64>>,
     /// For each spread: its step, the members that the key of this run did not reach.
     pub(super) unreached: BTreeMap<usize, BTreeSet<u64>>,
 }
@@ -34,14 +36,8 @@ pub(super) fn play(
     subject: &mut dyn Subject,
     excuse: &[String],
 ) -> Result<Played> {
-    let mut player = Player {
-        scenario,
-        subject,
-        excuse,
-        ids: BTreeMap::new(),
-        picks: BTreeMap::new(),
-        played: Played::default(),
-    };
+    let mut player =
+        Player { scenario, subject, excuse, ids: BTreeMap::new(), played: Played::default() };
     for sock in &scenario.sockets {
         player.new_socket(None, sock).with_context(|| format!("socket {}", sock.id))?;
     }
@@ -56,8 +52,6 @@ struct Player<'a> {
     subject: &'a mut dyn Subject,
     excuse: &'a [String],
     ids: BTreeMap<u64, SocketId>,
-    /// Who received the packet of a step that a hash decided.
-    picks: BTreeMap<usize, Vec<u64>>,
     played: Played,
 }
 
@@ -92,8 +86,15 @@ impl Player<'_> {
             }
             Step::Set { id, opt, value } => self.set(at, *id, opt, value)?,
             Step::Packet { way, sport, rx, any_of, same_as } => {
-                let got = self.packet(way, *sport)?;
-                if self.is_excused(way) {
+                let excused = self.is_excused(way);
+                let got = self.packet(way, *sport, !excused)?;
+                self.played.received.insert(at, got.clone());
+                if excused {
+                    // What it did to the sockets is given, as all that is not compared.
+                    if let Some([only]) = rx.as_deref() {
+                        let socket = self.id(*only)?;
+                        self.subject.note_cpu(socket, CpuId(way.cpu));
+                    }
                     return Ok(());
                 }
                 self.played.compared += 1;
@@ -115,21 +116,20 @@ impl Player<'_> {
                     (None, None, None) => bail!("a packet without an outcome"),
                 }
                 if let Some(earlier) = same_as {
-                    let then = self.picks.get(earlier).cloned();
+                    let then = self.played.received.get(earlier).cloned();
                     if then.as_ref().is_some_and(|then| *then != got) {
                         let text =
                             format!("received by {got:?}, the same of step {earlier} by {then:?}");
                         self.differ(Some(at), text);
                     }
                 }
-                self.picks.insert(at, got);
             }
             Step::Spread { way, sports: (first, count), each_of } => {
                 let last = u32::from(*first) + count;
                 ensure!(last <= 65_536, "source ports beyond 65535");
                 let mut reached = BTreeSet::new();
                 for port in u32::from(*first)..last {
-                    let got = self.packet(way, port as u16)?;
+                    let got = self.packet(way, port as u16, true)?;
                     match got.as_slice() {
                         [one] => {
                             reached.insert(*one);
@@ -286,7 +286,8 @@ impl Player<'_> {
         }
     }
 
-    fn packet(&mut self, way: &Way, src_port: u16) -> Result<Vec<u64>> {
+    /// Sends a packet; returns who received it. `deliver`: with what that does to sockets.
+    fn packet(&mut self, way: &Way, src_port: u16, deliver: bool) -> Result<Vec<u64>> {
         ensure!(way.src.is_ipv4() == way.dst.is_ipv4(), "source and destination differ in family");
         let everyone = way.dst == IpAddr::V4(Ipv4Addr::BROADCAST)
             || self.scenario.devices.iter().any(|device| device.bcast.contains(&way.dst));
@@ -306,7 +307,10 @@ impl Player<'_> {
             from_this_host: way.from_this_host,
             payload: &[],
         };
-        let found = self.subject.deliver(&packet);
+        let found = match deliver {
+            true => self.subject.deliver(&packet),
+            false => self.subject.find(&packet),
+        };
         let named = |socket: SocketId| {
             let mut ids = self.ids.iter().filter(|(_, id)| **id == socket);
             ids.next().map(|(name, _)| *name).ok_or_else(|| anyhow!("received by a closed socket"))

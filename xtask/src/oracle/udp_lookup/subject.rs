@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use rxsteer_core::CpuId;
 use rxsteer_sockets::model::Model;
 use rxsteer_sockets::{
     Family, Found, Namespace, Owner, Packet, SocketError, SocketId, SocketOption,
@@ -22,6 +23,9 @@ pub(super) trait Subject {
     fn close(&mut self, id: SocketId) -> Result<(), SocketError>;
     fn local(&self, id: SocketId) -> Result<(IpAddr, u16), SocketError>;
     fn deliver(&mut self, packet: &Packet<'_>) -> Vec<Found>;
+    /// As `deliver`, but changes nothing.
+    fn find(&self, packet: &Packet<'_>) -> Vec<Found>;
+    fn note_cpu(&mut self, id: SocketId, cpu: CpuId);
 }
 
 impl Subject for Model {
@@ -63,6 +67,16 @@ impl Subject for Model {
         Self::deliver(self, packet, |each| found.push(each));
         found
     }
+
+    fn find(&self, packet: &Packet<'_>) -> Vec<Found> {
+        let mut found = Vec::new();
+        Self::find(self, packet, |each| found.push(each));
+        found
+    }
+
+    fn note_cpu(&mut self, id: SocketId, cpu: CpuId) {
+        Self::note_cpu(self, id, cpu);
+    }
 }
 
 impl Subject for Namespace {
@@ -103,5 +117,15 @@ impl Subject for Namespace {
         let mut found = Vec::new();
         Self::deliver(self, packet, |each| found.push(each));
         found
+    }
+
+    fn find(&self, packet: &Packet<'_>) -> Vec<Found> {
+        let mut found = Vec::new();
+        Self::find(self, packet, |each| found.push(each));
+        found
+    }
+
+    fn note_cpu(&mut self, id: SocketId, cpu: CpuId) {
+        Self::note_cpu(self, id, cpu);
     }
 }
