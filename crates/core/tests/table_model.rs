@@ -197,7 +197,7 @@ proptest! {
     fn the_table_and_a_map_agree_on_every_fresh_flow(
         log in 0..6u32,
         start in prop_oneof![Just(0u32), Just(u32::MAX - 20), any::<u32>()],
-        ops in prop::collection::vec(op(), 1..400),
+        ops in prop::collection::vec(op(), 1..200),
     ) {
         let mut run = Run::new(log, start);
         for op in ops {
