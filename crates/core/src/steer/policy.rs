@@ -150,6 +150,18 @@ impl<B: AsRef<[Bucket]>, W: AsRef<[AtomicU32]>> Steering<B, W> {
         }
     }
 
+    /// Starts to load what [`steer`](Self::steer) will read for a packet of this hash and class.
+    ///
+    /// For a burst: touch all its packets in a loop that does nothing else, then steer them; see
+    /// [`FlowTable::touch`]. Nothing but `flow-aware` needs it.
+    #[inline(always)]
+    pub fn touch(&self, hash: FlowHash, class: Class) {
+        if let Tables::Flows(tcp, udp, _) = &self.tables {
+            let table = if class.is_tcp() { tcp } else { udp };
+            table.touch(hash);
+        }
+    }
+
     /// Chooses the CPU of a packet.
     #[inline]
     pub fn steer<H: Host + ?Sized>(

@@ -9,6 +9,8 @@
 //! guest stays, after it; an entry is read and written as a whole.
 //! Elsewhere: which bucket ([`Geometry`]), insertion and eviction ([`super::FlowTable`]).
 
+use core::hint::select_unpredictable;
+
 use super::entry::{Entry, MARK};
 use crate::FlowHash;
 use crate::sync::{AtomicU64, Ordering};
@@ -56,18 +58,55 @@ impl Bucket {
         Self { words: core::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    /// Looks for the entry of `hash`: at most eight comparisons in one cache line, no write.
+    /// Looks for the entry of `hash`, which is not 0: at most eight comparisons in one cache line,
+    /// no write.
     #[inline(always)]
     pub fn scan(&self, hash: FlowHash) -> Scan {
+        if cfg!(target_arch = "bpf") { self.scan_in_steps(hash) } else { self.scan_at_once(hash) }
+    }
+
+    /// Compares all slots and branches once.
+    ///
+    /// A flow's slot cannot be foreseen. A branch on each slot is guessed wrong for most hits,
+    /// which costs more than eight comparisons and, when the line comes from memory, keeps the
+    /// packets behind from being begun.
+    #[inline(always)]
+    fn scan_at_once(&self, hash: FlowHash) -> Scan {
+        let (mut found, mut at) = (0, 0);
+        for (slot, word) in self.words.iter().enumerate().rev() {
+            let word = word.load(Ordering::Relaxed);
+            let own = (word >> 32) as u32 == hash.0;
+            found = select_unpredictable(own, word, found);
+            at = select_unpredictable(own, slot as u8, at);
+        }
+        // Asking the word and not the slot: the compiler makes a branch for each slot of the latter.
+        if found != 0 {
+            return Scan::Found(Entry(found).without_mark(), at);
+        }
+        self.missed(hash)
+    }
+
+    /// Compares slot by slot. On the BPF machine, which has no conditional move, the choice would
+    /// be a branch all the same, and more ways for the verifier to walk.
+    #[inline(always)]
+    fn scan_in_steps(&self, hash: FlowHash) -> Scan {
+        for (slot, word) in self.words.iter().enumerate() {
+            let word = word.load(Ordering::Relaxed);
+            if (word >> 32) as u32 == hash.0 {
+                return Scan::Found(Entry(word).without_mark(), slot as u8);
+            }
+        }
+        self.missed(hash)
+    }
+
+    /// Says what a bucket without the flow means for it.
+    #[inline(always)]
+    fn missed(&self, hash: FlowHash) -> Scan {
         let mut full = true;
         let mut marks = 0;
         for (slot, word) in self.words.iter().enumerate() {
             let word = word.load(Ordering::Relaxed);
-            let tag = (word >> 32) as u32;
-            if tag == hash.0 {
-                return Scan::Found(Entry(word).without_mark(), slot as u8);
-            }
-            full &= tag != 0;
+            full &= word >> 32 != 0;
             marks |= ((word & MARK) as u32) << slot;
         }
         Scan::Missed { full, further: marks >> mark_class(hash) & 1 != 0 }
@@ -116,6 +155,15 @@ pub(super) fn compare_and_swap(word: &AtomicU64, old: u64, new: u64) -> bool {
 /// What writers need, on targets with compare-and-swap.
 #[cfg(target_has_atomic = "64")]
 impl Bucket {
+    /// Loads one word of the bucket's cache line and does nothing with it.
+    #[inline(always)]
+    pub(super) fn touch(&self) {
+        if let Some(word) = self.words.first() {
+            // A relaxed load whose value is dropped might be left out; the black box takes it.
+            core::hint::black_box(word.load(Ordering::Relaxed));
+        }
+    }
+
     /// Returns the entry in a slot, without the bucket's mark.
     #[inline(always)]
     pub(super) fn entry(&self, slot: usize) -> Entry {
@@ -222,6 +270,35 @@ mod tests {
             (Geometry::new(0), Geometry::new(3), Geometry::new(1 << 29)),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn both_scans_say_the_same() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            state >> 33
+        };
+        for _ in 0..2000 {
+            let bucket = Bucket::empty();
+            for slot in 0..WAYS as u8 {
+                // Few hashes, so that some slots are empty and some hashes are there twice.
+                let hash = FlowHash((next() % 5) as u32);
+                let entry = Entry::new(hash, CpuId(u16::from(slot)), Epoch(0));
+                if !hash.is_none() {
+                    assert!(bucket.replace(slot, Entry(0), entry));
+                }
+                if next() % 3 == 0 {
+                    bucket.set_mark(u32::from(slot));
+                }
+            }
+            for hash in 1..7 {
+                for class in 0..8 {
+                    let hash = FlowHash(class << 29 | hash);
+                    assert_eq!(bucket.scan_at_once(hash), bucket.scan_in_steps(hash));
+                }
+            }
+        }
     }
 
     #[test]
