@@ -24,6 +24,9 @@ pub fn run(asked: &Flows, terminal: &Terminal) -> anyhow::Result<Exit> {
     let mut captures = Captures::open(&asked.files, &CaptureOptions::default())?;
     let options = Options { ignore_flow_label: !asked.use_flow_label, ..Options::new(asked.mode) };
     let mut lister = Lister::new(options, hasher(asked.seed));
+    if asked.verify {
+        lister = lister.verify();
+    }
     let mut progress = terminal.progress(captures.total_bytes());
     let mut out: Box<dyn Write> = match asked.form {
         Format::Text => Box::new(terminal.results()),
@@ -67,7 +70,7 @@ enum Writer<'a> {
     Csv(Box<csv::Writer<&'a mut dyn Write>>),
 }
 
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "number",
     "time_ns",
     "file",
@@ -89,6 +92,7 @@ const COLUMNS: [&str; 22] = [
     "fragment",
     "tunnel",
     "control",
+    "checksum",
     "reason",
 ];
 
@@ -160,6 +164,7 @@ fn text(out: &mut dyn Write, line: &Line) -> io::Result<()> {
     let remarks = [
         line.fragment.map(|fragment| format!("{fragment} fragment")),
         line.control.map(ToOwned::to_owned),
+        line.checksum.as_ref().map(|checksum| format!("checksum {checksum}")),
         line.reason.clone(),
     ];
     for remark in remarks.into_iter().flatten() {
@@ -168,7 +173,7 @@ fn text(out: &mut dyn Write, line: &Line) -> io::Result<()> {
     writeln!(out)
 }
 
-fn record(line: &Line) -> [String; 22] {
+fn record(line: &Line) -> [String; 23] {
     fn optional(value: Option<impl ToString>) -> String {
         value.map_or_else(String::new, |value| value.to_string())
     }
@@ -195,6 +200,7 @@ fn record(line: &Line) -> [String; 22] {
         optional(line.fragment),
         optional(line.tunnel),
         optional(line.control),
+        optional(line.checksum.as_ref()),
         optional(line.reason.as_ref()),
     ]
 }

@@ -16,6 +16,7 @@ use rxsteer_core::dissect::{
 use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::steer::Class;
 use rxsteer_core::{FlowHash, FlowKey};
+use rxsteer_sockets::datagram::{Checksum, IpFault, PacketFault, Rules, check_packet};
 use serde::{Serialize, Serializer};
 
 use crate::capture::{LinkError, Packet};
@@ -29,6 +30,7 @@ pub const MOST_FLOWS: usize = 1 << 20;
 pub struct Lister {
     options: Options,
     hasher: SoftHasher,
+    verify: bool,
     reader: Reader,
     flows: HashMap<FlowKey, u64, foldhash::fast::FixedState>,
     unnumbered: bool,
@@ -84,6 +86,10 @@ pub struct Line {
     pub tunnel: Option<&'static str>,
     /// Kind of control traffic; `None` for none.
     pub control: Option<&'static str>,
+    /// What a check of the outermost IP header and of UDP says: `ok`, `absent` (UDP over IPv4
+    /// without a checksum), `header ok` (the rest is not UDP or a fragment), `bad: ` and the fault,
+    /// `not checked: ` and why; `None` if none was asked for or there is no IP header.
+    pub checksum: Option<String>,
     /// Why reading stopped, or why there is no flow; `None` if all was read.
     pub reason: Option<String>,
 }
@@ -178,6 +184,7 @@ impl Lister {
         Self {
             options,
             hasher,
+            verify: false,
             reader: Reader::new(options),
             flows: HashMap::default(),
             unnumbered: false,
@@ -185,6 +192,12 @@ impl Lister {
             first_ns: None,
             layers: Layers::default(),
         }
+    }
+
+    /// Has each line say whether lengths and checksums are right.
+    pub fn verify(mut self) -> Self {
+        self.verify = true;
+        self
     }
 
     /// Returns whether there were more than [`MOST_FLOWS`] flows.
@@ -210,6 +223,7 @@ impl Lister {
             fragment: None,
             tunnel: None,
             control: None,
+            checksum: None,
             reason: None,
         };
         let (start, _) = match packet.link.start(packet.data) {
@@ -226,6 +240,9 @@ impl Lister {
         line.layers = self.layers.0.iter().map(ToString::to_string).collect();
         if let Ok(frame) = self.reader.read(packet, line.number) {
             line.class = frame.class.name();
+        }
+        if self.verify && found.ip_headers > 0 {
+            line.checksum = Some(verified(packet, usize::from(found.outer_offset)));
         }
         self.fill(&mut line, &found, result.err());
         line
@@ -256,6 +273,21 @@ impl Lister {
         } else {
             self.unnumbered = true;
         }
+    }
+}
+
+/// Checks a packet from its outermost IP header on.
+fn verified(packet: &Packet<'_>, network_offset: usize) -> String {
+    if packet.cap_len < packet.orig_len {
+        return "not checked: cut by the capture".into();
+    }
+    let bytes = packet.data.get(network_offset..).unwrap_or_default();
+    match check_packet(bytes, Rules::default()) {
+        Ok(checked) if checked.checksum == Checksum::Absent => "absent".into(),
+        Ok(_) => "ok".into(),
+        Err(PacketFault::Ip(IpFault::NotUdp | IpFault::Fragment)) => "header ok".into(),
+        Err(PacketFault::Ip(IpFault::Routed)) => "not checked: source routed".into(),
+        Err(fault) => format!("bad: {fault}"),
     }
 }
 

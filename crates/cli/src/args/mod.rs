@@ -228,7 +228,8 @@ pub struct FlowsArgs {
     /// Seed of the flow hash [default: 1]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<String>,
-    /// Check the IPv4, TCP and UDP checksums of packets that were captured whole
+    /// Check the outermost IP header and the lengths and checksum of UDP, where a packet was captured
+    /// whole (packets that the capturing host sent often have no checksum yet)
     #[arg(long)]
     pub verify: bool,
     /// Exit with 2 if a capture ends early

@@ -67,3 +67,45 @@ fn a_line_is_one_json_object_with_the_hash_in_hex() {
     assert_eq!(json["flow"], 1);
     assert_eq!(json["reason"], serde_json::Value::Null);
 }
+
+/// The nine frames of NLnetLabs/nsd#465 and what is to be said of each.
+#[test]
+fn wrong_lengths_and_checksums_are_named_nsd_465() {
+    use crate::generate::{Layer, V4, V6, packet};
+    let eth = Layer::Ethernet { back: false };
+    let v4 = Layer::V4(V4::new([198, 51, 100, 7].into(), [192, 0, 2, 10].into()));
+    let v6 = Layer::V6(V6::new("2001:db8::7".parse().unwrap(), "2001:db8::10".parse().unwrap()));
+    let udp = |checksum| Layer::Udp { src: 40_000, dst: 53, checksum };
+    let good = packet(&[eth, v4, udp(true)], b"even");
+    let changed = |at: usize, byte: u8| {
+        let mut frame = good.clone();
+        frame[at] = byte;
+        frame
+    };
+    // The length field of UDP, with the checksum that a sender of that length would have set.
+    let with_length = |length: u16| {
+        let mut frame = packet(&[eth, v4, udp(false)], b"evenmore");
+        frame[38..40].copy_from_slice(&length.to_be_bytes());
+        frame
+    };
+    let trailing = [packet(&[eth, v4, udp(true)], b"x"), vec![0; 17]].concat();
+    let cases = [
+        (good.clone(), "ok"),
+        (changed(24, good[24] ^ 1), "bad: wrong IPv4 header checksum"),
+        (changed(40, good[40] ^ 1), "bad: wrong UDP checksum"),
+        (packet(&[eth, v4, udp(false)], b"even"), "absent"),
+        (packet(&[eth, v6, udp(false)], b"even"), "bad: no UDP checksum over IPv6"),
+        (packet(&[eth, v4, udp(true)], b"odd"), "ok"),
+        (with_length(7), "bad: UDP length field below 8"),
+        (with_length(17), "bad: UDP length field beyond the packet"),
+        (trailing, "ok"),
+    ];
+    let hasher = SoftHasher { k0: 1, k1: 2 };
+    let mut lister = Lister::new(Options::KERNEL, hasher).verify();
+    for (frame, expected) in cases {
+        let line = lister.line(&Packet::new(0, LinkType::ETHERNET, &frame));
+        assert_eq!(line.checksum.as_deref(), Some(expected), "packet {}", line.number);
+    }
+    let cut = Packet { orig_len: 60, ..Packet::new(0, LinkType::ETHERNET, &good) };
+    assert!(lister.line(&cut).checksum.unwrap().starts_with("not checked"));
+}
