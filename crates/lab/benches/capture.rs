@@ -1,4 +1,5 @@
-//! Packets a second out of captures, beside a plain loop over the same bytes as the floor.
+//! Packets a second out of captures, beside a plain loop over the same bytes as the floor and
+//! another reader as a peer.
 //!
 //! `cargo bench -p rxsteer-lab --bench capture`. Each case is named by format and packet size; the
 //! captures are in memory, but for `file`, which is read from the page cache.
@@ -8,6 +9,8 @@ use std::io::{Cursor, Read, Write};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use pcap_parser::traits::PcapReaderIterator;
+use pcap_parser::{Block, PcapBlockOwned, PcapError, PcapNGReader};
 use rxsteer_core::QueueId;
 use rxsteer_lab::capture::{CaptureOptions, Captures, LinkType, Packet, PcapWriter, PcapngWriter};
 
@@ -71,6 +74,29 @@ fn floor(bytes: &[u8]) -> u64 {
     packets
 }
 
+/// The same work with `pcap-parser`, as a peer.
+fn peer(bytes: &[u8]) -> u64 {
+    let (mut packets, mut sum) = (0, 0);
+    let mut reader = PcapNGReader::new(64 << 10, bytes).expect("sound");
+    loop {
+        match reader.next() {
+            Ok((length, block)) => {
+                if let PcapBlockOwned::NG(Block::EnhancedPacket(packet)) = block {
+                    sum += u64::from(packet.data[packet.caplen as usize / 2]);
+                    sum += u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
+                    packets += 1;
+                }
+                reader.consume_noshift(length);
+            }
+            Err(PcapError::Incomplete(_)) => reader.refill().expect("in memory"),
+            Err(PcapError::Eof) => break,
+            Err(_) => panic!("the capture is sound"),
+        }
+    }
+    black_box(sum);
+    packets
+}
+
 fn case(group: &mut BenchmarkGroup<'_, WallTime>, name: String, bytes: Vec<u8>) {
     let bytes: &'static [u8] = bytes.leak();
     group.bench_function(name, |bencher| {
@@ -100,7 +126,11 @@ fn benches(criterion: &mut Criterion) {
         });
         std::fs::remove_file(&path).expect("the file was written");
         case(&mut group, format!("pcap/{size}B"), plain);
-        case(&mut group, format!("pcapng/{size}B"), pcapng(size, None));
+        let blocks = pcapng(size, None);
+        group.bench_function(format!("pcapng_by_pcap_parser/{size}B"), |bencher| {
+            bencher.iter(|| assert_eq!(peer(black_box(&blocks)), PACKETS));
+        });
+        case(&mut group, format!("pcapng/{size}B"), blocks);
         case(&mut group, format!("pcapng_queue/{size}B"), pcapng(size, Some(QueueId(3))));
     }
     let plain = pcap(64);

@@ -10,6 +10,11 @@
 //! source (and the window of the compression), whatever the length of the capture; a capture that
 //! ends early gives all of its complete packets and a note; every other fault is an error with
 //! file, byte and reason, and never a panic.
+//! Why no crate for the formats: `pcap-parser` 0.17 and `pcap-file` 3.0.0-rc.3 were tried. Of a cut
+//! capture neither tells the place or the lengths; `pcap-parser` also reports a captured length
+//! beyond its block as a cut; neither names place and reason of a malformed block, nor bounds the
+//! memory by a limit; both allocate for the options of a packet and take two to three times as
+//! long. docs/adr/0002-capture-reader.md has the table.
 //! Elsewhere: what is in a packet ([`mod@rxsteer_core::dissect`]).
 //! Source: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
 
