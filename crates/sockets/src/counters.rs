@@ -10,6 +10,7 @@
 //! Source: spec of the receive path, "UDP header checks and per-socket receive", its table of
 //! counters; RFC 4113 for the four oldest names.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -138,7 +139,7 @@ impl UdpCounters {
 
     /// Adds `n` datagrams that ended this way.
     pub fn count(&self, version: IpVersion, event: Event, n: u64) {
-        let shard = &self.shards[shard_of_thread() % SHARDS];
+        let shard = &self.shards[shard_of_thread()];
         shard.0[version.index()][event.index()].fetch_add(n, Ordering::Relaxed);
     }
 
@@ -171,10 +172,16 @@ impl Default for UdpCounters {
 fn shard_of_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Without initialisation or destruction: the cheapest kind.
+        static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
     }
-    // A thread that is being torn down may still drop a queue: any shard will do.
-    SHARD.try_with(|shard| *shard).unwrap_or(0)
+    let shard = SHARD.get();
+    if shard != usize::MAX {
+        return shard;
+    }
+    let shard = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    SHARD.set(shard);
+    shard
 }
 
 /// UDP counters of the kernel (receiving side), for a namespace and IP version or for one socket.
@@ -237,47 +244,6 @@ impl UdpSnapshot {
             ("IgnoredMulti", self.ignored_multi),
             ("MemErrors", self.mem_errors),
         ]
-    }
-}
-
-/// The counters of one socket.
-#[derive(Debug, Default)]
-pub(crate) struct SocketCounters {
-    delivered: AtomicU64,
-    buffer_full: AtomicU64,
-    no_memory: AtomicU64,
-    bad_checksum: AtomicU64,
-    refused: AtomicU64,
-}
-
-impl SocketCounters {
-    /// Adds `n` datagrams that ended this way; events that concern no socket are not counted here.
-    pub(crate) fn count(&self, event: Event, n: u64) {
-        let counter = match event {
-            Event::Delivered => &self.delivered,
-            Event::BufferFull => &self.buffer_full,
-            Event::NoMemory => &self.no_memory,
-            Event::Malformed(Malformed::BadChecksum | Malformed::NoChecksum) => &self.bad_checksum,
-            Event::Malformed(
-                Malformed::ShortHeader
-                | Malformed::LengthBelowHeader
-                | Malformed::LengthBeyondPacket,
-            )
-            | Event::Refused => &self.refused,
-            Event::NoPort | Event::MulticastIgnored | Event::Discarded | Event::Ip(_) => return,
-        };
-        counter.fetch_add(n, Ordering::Relaxed);
-    }
-
-    pub(crate) fn snapshot(&self) -> UdpSnapshot {
-        let mut sums = UdpSnapshot::default();
-        sums.add(Event::Delivered, self.delivered.load(Ordering::Relaxed));
-        sums.add(Event::BufferFull, self.buffer_full.load(Ordering::Relaxed));
-        sums.add(Event::NoMemory, self.no_memory.load(Ordering::Relaxed));
-        let bad = self.bad_checksum.load(Ordering::Relaxed);
-        sums.add(Event::Malformed(Malformed::BadChecksum), bad);
-        sums.add(Event::Refused, self.refused.load(Ordering::Relaxed));
-        sums
     }
 }
 

@@ -26,7 +26,7 @@ impl<'q, P> Batch<'q, P> {
         self.chain.iter()
     }
 
-    /// Returns the sum of the true sizes of the datagrams left.
+    /// Returns the sum of the true sizes of the datagrams left; adds them up.
     pub fn true_size(&self) -> u64 {
         self.chain.totals().bytes
     }
@@ -40,13 +40,13 @@ impl<'q, P> Batch<'q, P> {
 impl<P> Iterator for Batch<'_, P> {
     type Item = Datagram<P>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.chain.pop(&self.context.segments)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = usize::try_from(self.chain.totals().packets).unwrap_or(usize::MAX);
-        (left, Some(left))
+        (self.chain.len(), Some(self.chain.len()))
     }
 }
 

@@ -67,6 +67,7 @@ mod batch;
 mod blocking;
 mod buffer;
 mod context;
+mod counts;
 mod credit;
 mod item;
 mod limits;

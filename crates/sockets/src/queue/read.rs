@@ -8,7 +8,7 @@ use super::batch::Batch;
 use super::item::{Datagram, Payload};
 use super::receive::{Reader, ReceiveQueue};
 use super::segment::{Chain, Pile};
-use super::sync::{MutexGuard, Ordering, lock};
+use super::sync::{MutexGuard, lock};
 use super::wait::Place;
 use crate::counters::{Event, IpVersion};
 use crate::datagram::{Checksum, Malformed};
@@ -117,8 +117,6 @@ impl<P> ReceiveQueue<P> {
             match wait.list {
                 List::Readers => {
                     _displaced = arrivals.readers.register(wait.place, wait.waker);
-                    // Relaxed: who reads the flag to wake another has held the readers' lock.
-                    self.waiting.store(true, Ordering::Relaxed);
                 }
                 List::Watchers => {
                     let watchers = arrivals.watchers.get_or_insert_default();
@@ -129,18 +127,10 @@ impl<P> ReceiveQueue<P> {
         Err(RecvError::Empty)
     }
 
-    /// Wakes one more reader after a read that left datagrams: a burst wakes only one.
-    fn wake_another(&self) {
-        if self.waiting.load(Ordering::Relaxed) {
-            let reader = self.next_reader(&mut lock(&self.arrivals));
-            if let Some(reader) = reader {
-                reader.wake();
-            }
-        }
-    }
-
-    /// Gives up a place in a list. A reader that was woken but took nothing wakes the next one, if
-    /// there is anything to take.
+    /// Gives up a place in a list, after a read or without one.
+    ///
+    /// A reader that was woken wakes the next one if there is anything left to take. So while
+    /// datagrams and waiting readers are there, one reader is awake that has yet to come here.
     pub(super) fn give_up(&self, place: &mut Place, list: List) {
         let Some(key) = place.take() else { return };
         // Declared before the locks, so dropped after them.
@@ -156,23 +146,14 @@ impl<P> ReceiveQueue<P> {
                 List::Readers => {
                     let removed = arrivals.readers.remove(key);
                     if removed.is_none() && !(reader.chain.is_empty() && arrivals.pile.is_empty()) {
-                        next = self.next_reader(&mut arrivals);
+                        next = arrivals.next_reader();
                     }
-                    self.waiting.store(!arrivals.readers.is_empty(), Ordering::Relaxed);
                     _removed = removed;
                 }
             }
         }
         if let Some(next) = next {
             next.wake();
-        }
-    }
-
-    /// Counts datagrams handed to the reader.
-    fn delivered(&self, version: IpVersion, n: u64) {
-        if n > 0 {
-            self.context.counters.count(version, Event::Delivered, n);
-            self.counters.count(Event::Delivered, n);
         }
     }
 }
@@ -244,14 +225,21 @@ impl<P: Payload> ReceiveQueue<P> {
     pub(super) fn take_one(&self, mut wait: Option<Wait<'_>>) -> Result<Datagram<P>, RecvError> {
         loop {
             let mut reader = self.fill(wait.as_mut())?;
-            let Some(datagram) = reader.chain.pop(&self.context.segments) else { continue };
-            let more = self.consumed(&mut reader, datagram.charge(), 1);
+            let Some(mut datagram) = reader.chain.pop(&self.context.segments) else { continue };
+            self.consumed(&mut reader, datagram.charge(), 1);
+            let deferred = datagram.is_deferred();
+            if !deferred {
+                self.counters.delivered(&reader, 1);
+            }
             drop(reader);
-            if more {
-                self.wake_another();
+            if !deferred {
+                self.context.counters.count(datagram.ip_version(), Event::Delivered, 1);
+                return Ok(datagram);
             }
             if datagram.is_intact() {
-                self.delivered(datagram.ip_version(), 1);
+                datagram.checksum = Checksum::Verified;
+                self.context.counters.count(datagram.ip_version(), Event::Delivered, 1);
+                self.counters.count(Event::Delivered, 1);
                 return Ok(datagram);
             }
             self.count_drop(datagram.ip_version(), Event::Malformed(Malformed::BadChecksum));
@@ -269,25 +257,29 @@ impl<P: Payload> ReceiveQueue<P> {
         loop {
             let mut reader = self.fill(wait.as_mut())?;
             let mut chain = reader.chain.split(max, &self.context.segments);
-            if chain.totals().packets < max as u64 {
+            if chain.len() < max {
                 // The readers' side has run empty: what has arrived since completes the batch.
                 reader.chain = lock(&self.arrivals).pile.take();
-                let missing = max - chain.totals().packets as usize; // less than max
+                let missing = max - chain.len();
                 chain.append(reader.chain.split(missing, &self.context.segments));
             }
-            let totals = chain.totals();
-            let more = self.consumed(&mut reader, totals.bytes, totals.packets);
+            let mut totals = chain.totals();
+            self.consumed(&mut reader, totals.bytes, totals.packets);
+            let verified = totals.packets - totals.deferred;
+            self.counters.delivered(&reader, verified);
             drop(reader);
-            if more {
-                self.wake_another();
-            }
             if totals.deferred > 0 {
                 chain = self.intact(chain);
+                totals = chain.totals();
+                self.counters.count(Event::Delivered, totals.packets - verified);
+            }
+            let v4 = totals.packets - totals.v6;
+            for (version, n) in [(IpVersion::V4, v4), (IpVersion::V6, totals.v6)] {
+                if n > 0 {
+                    self.context.counters.count(version, Event::Delivered, n);
+                }
             }
             if !chain.is_empty() {
-                let totals = chain.totals();
-                self.delivered(IpVersion::V4, totals.packets - totals.v6);
-                self.delivered(IpVersion::V6, totals.v6);
                 return Ok(Batch::new(chain, &self.context));
             }
         }
@@ -319,16 +311,14 @@ impl<P: Payload> ReceiveQueue<P> {
             let mut reader = self.fill(wait.as_mut())?;
             let Some(front) = reader.chain.front_mut() else { continue };
             if front.is_intact() {
-                let looked = look(front);
-                reader.chain.front_verified();
-                return Ok(looked);
+                if front.is_deferred() {
+                    front.checksum = Checksum::Verified;
+                }
+                return Ok(look(front));
             }
             let Some(bad) = reader.chain.pop(&self.context.segments) else { continue };
-            let more = self.consumed(&mut reader, bad.charge(), 1);
+            self.consumed(&mut reader, bad.charge(), 1);
             drop(reader);
-            if more {
-                self.wake_another();
-            }
             self.count_drop(bad.ip_version(), Event::Malformed(Malformed::BadChecksum));
             drop(bad);
         }

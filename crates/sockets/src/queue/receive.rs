@@ -3,8 +3,10 @@
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
+use std::task::Waker;
 
 use super::context::QueueContext;
+use super::counts::SocketCounters;
 use super::credit::{Credit, InUse};
 use super::item::{Datagram, PushError};
 use super::limits::{Limits, Release};
@@ -12,14 +14,13 @@ use super::memory::{MemoryAccount, PAGE_BYTES};
 use super::segment::{Chain, Pile};
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use super::wait::WaitList;
-use crate::counters::{Event, IpVersion, SocketCounters, UdpSnapshot};
+use crate::counters::{Event, IpVersion, UdpSnapshot};
+use crate::datagram::Malformed;
 
 /// The receive queue of one socket. See the [module](super) for how it works.
 pub struct ReceiveQueue<P> {
     pub(super) credit: Credit,
     pub(super) arrivals: Mutex<Arrivals<P>>,
-    /// Whether a reader is in the wait list; written under the producers' lock.
-    pub(super) waiting: AtomicBool,
     /// Written under the producers' lock.
     closed: AtomicBool,
     release: Release,
@@ -47,6 +48,22 @@ pub(super) struct Reader<P> {
     owed: InUse,
 }
 
+impl<P> Arrivals<P> {
+    /// Takes one reader and all watchers out of the lists, to be woken.
+    fn who_wakes(&mut self) -> Wake {
+        let wake = Wake { reader: self.next_reader(), watchers: self.watchers.take() };
+        self.wakeups += u64::from(wake.watchers.is_some());
+        wake
+    }
+
+    /// Takes the reader that has waited longest out of the list, to be woken.
+    pub(super) fn next_reader(&mut self) -> Option<Waker> {
+        let reader = self.readers.pop()?;
+        self.wakeups += 1;
+        Some(reader)
+    }
+}
+
 /// What became of a burst.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[must_use]
@@ -71,7 +88,7 @@ enum Refusal {
 /// Wakers to be called once the lock is released.
 #[must_use]
 pub(super) struct Wake {
-    reader: Option<std::task::Waker>,
+    reader: Option<Waker>,
     watchers: Option<Box<WaitList>>,
 }
 
@@ -103,7 +120,6 @@ impl<P> ReceiveQueue<P> {
                 wakeups: 0,
                 pages: 0,
             }),
-            waiting: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             release,
             context: Arc::clone(context),
@@ -123,8 +139,11 @@ impl<P> ReceiveQueue<P> {
     }
 
     /// Returns the counters of this socket under the kernel's names.
+    ///
+    /// Exact while nobody is in the middle of an operation; otherwise a drop for another cause may be
+    /// seen as one for a full buffer for a moment.
     pub fn counters(&self) -> UdpSnapshot {
-        self.counters.snapshot()
+        self.counters.snapshot(|| self.credit.drops())
     }
 
     /// Returns how often a waker was called for datagrams: once for each reader, and once for all
@@ -159,7 +178,7 @@ impl<P> ReceiveQueue<P> {
             return Err(self.refused(version, refusal));
         }
         self.append(&mut arrivals, datagram);
-        let wake = self.who_wakes(&mut arrivals);
+        let wake = arrivals.who_wakes();
         drop(arrivals);
         wake.wake();
         Ok(())
@@ -202,7 +221,7 @@ impl<P> ReceiveQueue<P> {
                 }
             }
         }
-        let wake = (result.admitted > 0).then(|| self.who_wakes(&mut arrivals));
+        let wake = (result.admitted > 0).then(|| arrivals.who_wakes());
         drop(arrivals);
         if let Some(wake) = wake {
             wake.wake();
@@ -210,12 +229,21 @@ impl<P> ReceiveQueue<P> {
         result
     }
 
-    /// Counts a datagram for this socket that was dropped before the queue: refused by a filter or by
-    /// policy, or malformed.
-    pub fn count_drop(&self, version: IpVersion, why: Event) {
+    /// Counts a datagram for this socket that a filter or policy refused before the queue.
+    pub fn count_refused(&self, version: IpVersion) {
+        self.count_drop(version, Event::Refused);
+    }
+
+    /// Counts a datagram for this socket that was found malformed before the queue: by an
+    /// encapsulation socket, say, or over IPv6 without a checksum that the socket insists on.
+    pub fn count_malformed(&self, version: IpVersion, why: Malformed) {
+        self.count_drop(version, Event::Malformed(why));
+    }
+
+    pub(super) fn count_drop(&self, version: IpVersion, why: Event) {
         self.context.counters.count(version, why, 1);
-        self.counters.count(why, 1);
         self.credit.dropped(1);
+        self.counters.count(why, 1);
     }
 
     /// Closes the queue: no datagram is admitted any more, and all who wait are woken. What waits can
@@ -225,7 +253,6 @@ impl<P> ReceiveQueue<P> {
         self.closed.store(true, Ordering::Release);
         let readers = mem::take(&mut arrivals.readers);
         let watchers = arrivals.watchers.take();
-        self.waiting.store(false, Ordering::Relaxed);
         drop(arrivals);
         readers.wake_all();
         if let Some(watchers) = watchers {
@@ -261,8 +288,8 @@ impl<P> ReceiveQueue<P> {
         totals.packets
     }
 
-    /// Tells the credit what was read, now or later; returns whether more waits on the readers' side.
-    pub(super) fn consumed(&self, reader: &mut Reader<P>, bytes: u64, packets: u64) -> bool {
+    /// Tells the credit what was read, now or later.
+    pub(super) fn consumed(&self, reader: &mut Reader<P>, bytes: u64, packets: u64) {
         reader.owed.bytes += bytes;
         reader.owed.packets += packets;
         let more = !reader.chain.is_empty();
@@ -279,27 +306,6 @@ impl<P> ReceiveQueue<P> {
         if !more && let Some(memory) = &self.context.memory {
             self.give_back(memory, &mut lock(&self.arrivals));
         }
-        more
-    }
-
-    /// Takes one reader and all watchers out of the lists, to be woken.
-    pub(super) fn who_wakes(&self, arrivals: &mut MutexGuard<'_, Arrivals<P>>) -> Wake {
-        let wake = Wake { reader: self.next_reader(arrivals), watchers: arrivals.watchers.take() };
-        arrivals.wakeups += u64::from(wake.watchers.is_some());
-        wake
-    }
-
-    /// Takes the reader that has waited longest out of the list, to be woken.
-    pub(super) fn next_reader(
-        &self,
-        arrivals: &mut MutexGuard<'_, Arrivals<P>>,
-    ) -> Option<std::task::Waker> {
-        let reader = arrivals.readers.pop()?;
-        arrivals.wakeups += 1;
-        if arrivals.readers.is_empty() {
-            self.waiting.store(false, Ordering::Relaxed);
-        }
-        Some(reader)
     }
 
     /// Finds room for a datagram of this size, and draws memory for it.

@@ -3,8 +3,8 @@
 //! A [`Segment`] holds a few datagrams in order; a [`Chain`] is a queue of segments. Producers hang
 //! new segments in front ([`Pile`]), a reader takes the whole pile and turns it round.
 //!
-//! Always true: totals are the sums over what is held; a segment in the pool is empty; an empty
-//! pile or chain holds no segment.
+//! Always true: a segment in the pool is empty; an empty pile or chain holds no segment, and one
+//! that is not holds no empty segment.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -43,19 +43,13 @@ impl Totals {
         self.v6 += other.v6;
         self.deferred += other.deferred;
     }
-
-    fn sub(&mut self, other: Self) {
-        self.packets -= other.packets;
-        self.bytes -= other.bytes;
-        self.v6 -= other.v6;
-        self.deferred -= other.deferred;
-    }
 }
 
 /// Room for [`FIRST`] or [`NEXT`] datagrams.
 pub(super) struct Segment<P> {
     items: VecDeque<Datagram<P>>,
-    totals: Totals,
+    /// Of all that was put in since it was empty; `None` once something was taken out.
+    totals: Option<Totals>,
     next: Option<Box<Segment<P>>>,
 }
 
@@ -70,22 +64,35 @@ const KEPT: usize = 1024;
 impl<P> Segment<P> {
     fn new(capacity: usize) -> Box<Self> {
         let items = VecDeque::with_capacity(capacity);
-        Box::new(Self { items, totals: Totals::default(), next: None })
+        Box::new(Self { items, totals: Some(Totals::default()), next: None })
     }
 
     fn is_full(&self) -> bool {
         self.items.len() == self.items.capacity()
     }
 
+    #[inline]
     fn push(&mut self, datagram: Datagram<P>) {
-        self.totals.add(Totals::of(&datagram));
+        if let Some(totals) = &mut self.totals {
+            totals.add(Totals::of(&datagram));
+        }
         self.items.push_back(datagram);
     }
 
+    #[inline]
     fn pop(&mut self) -> Option<Datagram<P>> {
-        let datagram = self.items.pop_front()?;
-        self.totals.sub(Totals::of(&datagram));
-        Some(datagram)
+        self.totals = None;
+        self.items.pop_front()
+    }
+
+    /// Returns what it holds, added up anew if it was cut.
+    fn totals(&self) -> Totals {
+        self.totals.unwrap_or_else(|| {
+            self.items.iter().fold(Totals::default(), |mut sum, datagram| {
+                sum.add(Totals::of(datagram));
+                sum
+            })
+        })
     }
 }
 
@@ -105,7 +112,8 @@ impl<P> SegmentPool<P> {
         kept.pop().unwrap_or_else(|| Segment::new(capacity))
     }
 
-    fn take_back(&self, segment: Box<Segment<P>>) {
+    fn take_back(&self, mut segment: Box<Segment<P>>) {
+        segment.totals = Some(Totals::default());
         debug_assert!(segment.items.is_empty() && segment.next.is_none());
         let kept = if segment.items.capacity() < NEXT { &self.first } else { &self.next };
         drop(kept.push(segment)); // full: the segment is freed
@@ -120,40 +128,46 @@ impl<P> SegmentPool<P> {
 /// Segments, the newest in front; datagrams within one in order.
 pub(super) struct Pile<P> {
     newest: Option<Box<Segment<P>>>,
-    totals: Totals,
+    packets: usize,
 }
 
 impl<P> Pile<P> {
     pub(super) const fn new() -> Self {
-        Self { newest: None, totals: Totals { packets: 0, bytes: 0, v6: 0, deferred: 0 } }
+        Self { newest: None, packets: 0 }
     }
 
     pub(super) const fn is_empty(&self) -> bool {
         self.newest.is_none()
     }
 
+    #[inline]
     pub(super) fn push(&mut self, datagram: Datagram<P>, pool: &SegmentPool<P>) {
-        self.totals.add(Totals::of(&datagram));
-        match &mut self.newest {
-            Some(segment) if !segment.is_full() => segment.push(datagram),
-            newest => {
-                let mut segment = pool.lend(newest.is_none());
-                segment.push(datagram);
-                segment.next = newest.take();
-                *newest = Some(segment);
-            }
+        self.packets += 1;
+        if let Some(segment) = &mut self.newest
+            && !segment.is_full()
+        {
+            segment.push(datagram);
+        } else {
+            self.extend(pool).push(datagram);
         }
     }
 
+    #[cold]
+    fn extend(&mut self, pool: &SegmentPool<P>) -> &mut Segment<P> {
+        let mut segment = pool.lend(self.newest.is_none());
+        segment.next = self.newest.take();
+        self.newest.insert(segment)
+    }
+
     fn push_segment(&mut self, mut segment: Box<Segment<P>>) {
-        self.totals.add(segment.totals);
+        self.packets += segment.items.len();
         segment.next = self.newest.take();
         self.newest = Some(segment);
     }
 
     /// Takes all, oldest first.
     pub(super) fn take(&mut self) -> Chain<P> {
-        let totals = mem::take(&mut self.totals);
+        let packets = mem::take(&mut self.packets);
         let mut left = self.newest.take();
         let mut oldest = None;
         while let Some(mut segment) = left {
@@ -161,7 +175,7 @@ impl<P> Pile<P> {
             segment.next = oldest;
             oldest = Some(segment);
         }
-        Chain { oldest, totals }
+        Chain { oldest, packets }
     }
 }
 
@@ -174,61 +188,70 @@ impl<P> Drop for Pile<P> {
 /// Segments, the oldest in front.
 pub(super) struct Chain<P> {
     oldest: Option<Box<Segment<P>>>,
-    totals: Totals,
+    packets: usize,
 }
 
 impl<P> Chain<P> {
     pub(super) const fn new() -> Self {
-        Self { oldest: None, totals: Totals { packets: 0, bytes: 0, v6: 0, deferred: 0 } }
+        Self { oldest: None, packets: 0 }
     }
 
     pub(super) const fn is_empty(&self) -> bool {
         self.oldest.is_none()
     }
 
-    pub(super) const fn totals(&self) -> Totals {
-        self.totals
+    /// Returns the number of datagrams.
+    pub(super) const fn len(&self) -> usize {
+        self.packets
+    }
+
+    /// Adds up what is held: a look at each segment, and at each datagram of one that was cut.
+    pub(super) fn totals(&self) -> Totals {
+        self.segments().fold(Totals::default(), |mut sum, segment| {
+            sum.add(segment.totals());
+            sum
+        })
     }
 
     pub(super) fn front_mut(&mut self) -> Option<&mut Datagram<P>> {
-        self.oldest.as_mut()?.items.front_mut()
-    }
-
-    /// Tells that the checksum of the front datagram was found right.
-    pub(super) fn front_verified(&mut self) {
-        let Some(segment) = &mut self.oldest else { return };
-        if let Some(front) = segment.items.front_mut()
-            && front.is_deferred()
-        {
-            front.checksum = crate::datagram::Checksum::Verified;
-            segment.totals.deferred -= 1;
-            self.totals.deferred -= 1;
-        }
+        let segment = self.oldest.as_mut()?;
+        segment.totals = None; // the caller may change what it counts
+        segment.items.front_mut()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Datagram<P>> {
-        std::iter::successors(self.oldest.as_deref(), |segment| segment.next.as_deref())
-            .flat_map(|segment| &segment.items)
+        self.segments().flat_map(|segment| &segment.items)
     }
 
+    fn segments(&self) -> impl Iterator<Item = &Segment<P>> {
+        std::iter::successors(self.oldest.as_deref(), |segment| segment.next.as_deref())
+    }
+
+    #[inline]
     pub(super) fn pop(&mut self, pool: &SegmentPool<P>) -> Option<Datagram<P>> {
         let segment = self.oldest.as_mut()?;
         let datagram = segment.pop()?;
-        self.totals.sub(Totals::of(&datagram));
-        if segment.items.is_empty()
-            && let Some(mut emptied) = self.oldest.take()
-        {
+        self.packets -= 1;
+        if segment.items.is_empty() {
+            self.shift(pool);
+        }
+        Some(datagram)
+    }
+
+    /// Gives the first segment back, which has run empty.
+    #[cold]
+    fn shift(&mut self, pool: &SegmentPool<P>) {
+        if let Some(mut emptied) = self.oldest.take() {
             self.oldest = emptied.next.take();
             pool.take_back(emptied);
         }
-        Some(datagram)
     }
 
     /// Takes the first `max` datagrams, or all if there are fewer.
     ///
     /// Whole segments change hands as they are; datagrams are moved only out of the one that is cut.
     pub(super) fn split(&mut self, max: usize, pool: &SegmentPool<P>) -> Self {
-        if self.totals.packets <= max as u64 {
+        if self.packets <= max {
             return mem::replace(self, Self::new());
         }
         let mut taken = Pile::new();
@@ -239,27 +262,22 @@ impl<P> Chain<P> {
             if segment.items.len() <= left {
                 left -= segment.items.len();
                 self.oldest = segment.next.take();
-                self.totals.sub(segment.totals);
                 taken.push_segment(segment);
             } else {
                 let mut cut = pool.lend(left <= FIRST);
-                for _ in 0..left {
-                    if let Some(datagram) = segment.pop() {
-                        cut.push(datagram);
-                    }
-                }
+                (0..left).map_while(|_| segment.pop()).for_each(|datagram| cut.push(datagram));
                 left = 0;
-                self.totals.sub(cut.totals);
                 self.oldest = Some(segment);
                 taken.push_segment(cut);
             }
         }
+        self.packets -= max;
         taken.take()
     }
 
     /// Hangs another chain behind this one. Walks over the segments of this one.
     pub(super) fn append(&mut self, mut other: Self) {
-        self.totals.add(mem::take(&mut other.totals));
+        self.packets += mem::take(&mut other.packets);
         let mut end = &mut self.oldest;
         while let Some(segment) = end {
             end = &mut segment.next;
@@ -269,12 +287,11 @@ impl<P> Chain<P> {
 
     /// Gives all segments back, the datagrams in them dropped.
     pub(super) fn give_back(&mut self, pool: &SegmentPool<P>) {
-        self.totals = Totals::default();
+        self.packets = 0;
         let mut left = self.oldest.take();
         while let Some(mut segment) = left {
             left = segment.next.take();
             segment.items.clear();
-            segment.totals = Totals::default();
             pool.take_back(segment);
         }
     }

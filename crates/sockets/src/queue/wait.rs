@@ -16,10 +16,6 @@ pub(super) struct WaitList {
 pub(super) type Place = Option<u64>;
 
 impl WaitList {
-    pub(super) const fn is_empty(&self) -> bool {
-        self.first.is_none()
-    }
-
     /// Registers a waker, in its old place if it still has one.
     ///
     /// Returns the waker it displaced, for the caller to drop without a lock: dropping a waker may

@@ -284,7 +284,7 @@ proptest! {
                     model.limits = limits;
                 }
                 Op::Refuse => {
-                    queue.count_drop(IpVersion::V6, Event::Refused);
+                    queue.count_refused(IpVersion::V6);
                     model.offered += 1;
                     model.drops += 1;
                     model.count(true, Event::Refused);

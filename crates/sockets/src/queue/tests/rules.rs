@@ -163,7 +163,7 @@ fn drops_are_stamped_on_what_comes_after() {
         assert!(is_full(queue.push(sized(name, 100))));
     }
     assert_eq!(queue.try_recv().unwrap().drops_before(), 0);
-    queue.count_drop(IpVersion::V4, Event::Refused);
+    queue.count_refused(IpVersion::V4);
     queue.push(sized(5, 100)).unwrap();
     assert_eq!(queue.try_recv().unwrap().drops_before(), 0);
     assert_eq!(queue.try_recv().unwrap().drops_before(), 4);
