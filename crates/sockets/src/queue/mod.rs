@@ -82,6 +82,8 @@ mod waiting;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+#[cfg(all(test, loom))]
+mod model_check;
 
 pub use batch::Batch;
 pub use buffer::{Buffer, BufferPool};
