@@ -1,5 +1,7 @@
 //! How much a queue may hold, and when what was read counts as gone.
 
+use crate::Profile;
+
 /// Limits of one queue. An empty queue always takes one datagram, however large.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Limits {
@@ -34,6 +36,15 @@ pub enum Release {
     /// As Linux does: when a quarter of the buffer was read, or the reader's own queue has run
     /// empty. Until then the socket looks fuller than it is, and may drop what would fit.
     Quarter,
+}
+
+impl From<Profile> for Release {
+    fn from(profile: Profile) -> Self {
+        match profile {
+            Profile::Linux => Self::Quarter,
+            Profile::Rxsteer => Self::Exact,
+        }
+    }
 }
 
 /// An empty queue takes anything, but from this limit on Linux refuses that too: a sum could pass

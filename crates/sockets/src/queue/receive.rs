@@ -109,8 +109,13 @@ impl<P> ReceiveQueue<P> {
         Self::with_release(context, limits, Release::Exact)
     }
 
-    /// Creates an empty queue.
-    pub fn with_release(context: &Arc<QueueContext<P>>, limits: Limits, release: Release) -> Self {
+    /// Creates an empty queue that releases room as this says: a [`Release`], or a
+    /// [`Profile`](crate::Profile) whose way it is.
+    pub fn with_release(
+        context: &Arc<QueueContext<P>>,
+        limits: Limits,
+        release: impl Into<Release>,
+    ) -> Self {
         Self {
             credit: Credit::new(limits),
             arrivals: Mutex::new(Arrivals {
@@ -121,7 +126,7 @@ impl<P> ReceiveQueue<P> {
                 pages: 0,
             }),
             closed: AtomicBool::new(false),
-            release,
+            release: release.into(),
             context: Arc::clone(context),
             reader: Mutex::new(Reader { chain: Chain::new(), owed: InUse::default() }),
             counters: SocketCounters::default(),

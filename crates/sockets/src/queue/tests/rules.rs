@@ -1,7 +1,7 @@
 //! The rules of the spec, "UDP receive queue and its accounting", one by one.
 
 use super::*;
-use crate::{Event, IpVersion, UdpCounters, UdpSnapshot};
+use crate::{Event, IpVersion, Profile, UdpCounters, UdpSnapshot};
 
 fn is_full(result: Result<(), PushError<Simulated>>) -> bool {
     matches!(result, Err(PushError::BufferFull))
@@ -43,7 +43,7 @@ fn exactly_k_fit_and_a_read_makes_room_at_once() {
 #[test]
 fn released_by_quarters_the_deficit_is_held_back_as_in_linux() {
     let context = context();
-    let queue = ReceiveQueue::with_release(&context, Limits::bytes(800), Release::Quarter);
+    let queue = ReceiveQueue::with_release(&context, Limits::bytes(800), Profile::Linux);
     for name in 0..8 {
         queue.push(sized(name, 100)).unwrap();
     }
