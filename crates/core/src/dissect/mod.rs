@@ -34,6 +34,7 @@ mod options;
 mod transport;
 mod tunnel;
 mod udp;
+mod verify;
 mod walk;
 
 pub use dissected::{Control, Dissected, Endpoints, Fragment, Tunnel};
@@ -41,6 +42,7 @@ pub use error::DissectError;
 pub use key::{AddrKind, FlowKey, KERNEL_BYTES};
 pub use observe::{Detail, IpDetail, Layer, LayerList, NoObserver, Observer};
 pub use options::{Mode, Options, PortRule, UdpTunnel, VlanHash};
+pub use verify::{Transport, Verified, VerifyError, verify};
 pub use walk::{MAX_STEPS, MAX_TAGS};
 
 use crate::Bytes;
