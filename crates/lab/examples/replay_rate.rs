@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::io::Cursor;
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use rxsteer_core::steer::PolicyKind;
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     let mut captures = Captures::from_reader("generated", reader, &CaptureOptions::default())?;
     let replay = Replay::new(Host::simple(8, 2)?, options)?;
-    let report = replay.run(&mut captures, &[], &mut |_| ())?;
+    let report = replay.run(&mut captures, &[], &mut |_| ControlFlow::Continue(()))?;
     let seconds = start.elapsed().as_secs_f64();
     let packets = report.input.packets_read as f64;
     println!(

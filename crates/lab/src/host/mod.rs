@@ -150,7 +150,7 @@ impl Host {
 
     /// Reads a host from the text of a TOML file; `name` is the name of the file in messages.
     ///
-    /// The keys are documented in `docs/host.md`; an empty file is a host of one CPU and one
+    /// The keys are documented in `docs/replay.md`; an empty file is a host of one CPU and one
     /// queue.
     ///
     /// # Errors

@@ -8,7 +8,8 @@
 pub struct TableSizes {
     /// `net.core.rps_sock_flow_entries`, rounded; 0 for no table.
     pub sock_flow_entries: u32,
-    /// Entries of the flow-aware table (8 bytes each), rounded; at least 8.
+    /// Entries of each of the two flow-aware tables, of TCP and of UDP (8 bytes each), rounded;
+    /// at least 8.
     pub flow_entries: u32,
     /// `rps_flow_cnt` of each queue as asked for; `None` for the share of
     /// [`Self::sock_flow_entries`].

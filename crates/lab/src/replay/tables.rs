@@ -142,7 +142,7 @@ impl PolicyTables {
             }
             Tables::Flows(tcp, udp, _) => {
                 let entries = tcp.capacity() + udp.capacity();
-                let filter = filter_words(entries as u32) * 4;
+                let filter = filter_words(tcp.capacity() as u32) * 4;
                 (entries, tcp.count() + udp.count(), entries * 8 + filter)
             }
         };
@@ -175,8 +175,8 @@ fn rules(kind: PolicyKind, kernel: KernelVersion) -> LinuxRules {
     }
 }
 
-/// Makes the tables of a policy. A policy with two tables gets half of the entries in each, so
-/// that all compare at the same number of entries.
+/// Makes the tables of a policy. Each table of a policy that has two has all of the entries, so
+/// that all compare at the same room for one protocol; the report tells the bytes.
 fn tables(
     kind: PolicyKind,
     sizes: &TableSizes,
@@ -195,16 +195,13 @@ fn tables(
     match kind {
         PolicyKind::None | PolicyKind::Rps => Tables::None,
         PolicyKind::FlowAware => {
-            let half = (sizes.flow_entries / 2).next_power_of_two();
+            let each = sizes.flow_entries.next_power_of_two();
             let filter = words(filter_words(sizes.flow_entries) as u32);
             let filter = RepeatFilter::new(filter).expect("sizes are powers of two");
-            Tables::Flows(flows(half), flows(half), filter)
+            Tables::Flows(flows(each), flows(each), filter)
         }
         _ if entries == 0 => Tables::None,
-        PolicyKind::RfsSplit => {
-            let half = (entries / 2).max(1);
-            Tables::Split(sock(half), sock(half))
-        }
+        PolicyKind::RfsSplit => Tables::Split(sock(entries), sock(entries)),
         _ => Tables::Shared(sock(entries)),
     }
 }

@@ -184,7 +184,7 @@ pub struct FlowReport {
     /// Entries of a table of Linux (one flow per place) that give 95 % hits with the largest
     /// ten-second working set of connected flows.
     pub fitting_entries_linux: u64,
-    /// Entries of the flow-aware table that hold twice that working set.
+    /// Entries of a flow-aware table that hold twice that working set.
     pub fitting_entries: u64,
 }
 

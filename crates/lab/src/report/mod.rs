@@ -98,7 +98,7 @@ pub struct HostReport {
     pub rps_sock_flow_entries: u64,
     /// Entries of the table of each queue as Linux would round them; 0 for none.
     pub rps_flow_cnt: u64,
-    /// Entries of the flow table of the policy `flow-aware`.
+    /// Entries of each of the two flow tables (TCP, UDP) of the policy `flow-aware`.
     pub flow_entries: u64,
     /// Most packets on one CPU's backlog; the kernel takes one more (`netdev_max_backlog`).
     pub max_backlog: u32,

@@ -6,8 +6,9 @@
 //! | process | chosen CPU | the head of its backlog moves; a reader is woken |
 //! | read | CPU of the consumer | the flow is recorded |
 //!
-//! Costs that arise once per batch: an interrupt when the ring was empty, a signal when the other
-//! CPU's backlog was empty, a wake-up and a switch when the reader slept.
+//! Costs that arise once per batch: an interrupt when the ring was empty, a signal to each CPU
+//! whose backlog was empty (sent when the ring is empty or `dev_weight` packets were taken from it,
+//! and only then does that CPU begin), a wake-up and a switch when the reader slept.
 //!
 //! What it leaves out: priorities (in Linux packet work runs before readers, so that a reader on
 //! an overloaded CPU starves), budgets, GRO, and the time a signal travels. The head of a backlog
@@ -36,14 +37,19 @@ pub struct Fifo {
     pub(super) costs: Costs,
     max_backlog: u32,
     ring_limit: u32,
+    weight: u32,
     reads_waiting: usize,
     last_ns: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Ring {
     irq_cpu: CpuId,
     waiting: u32,
+    /// Packets taken since the last signals.
+    taken: u32,
+    /// CPUs that are still to be signalled.
+    owed: Vec<CpuId>,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +58,8 @@ struct CpuWork {
     running: Option<Work>,
     /// Its work has just ended and what follows from it is being found out.
     stepping: bool,
+    /// Its backlog has packets of which no signal told it yet.
+    unsignalled: bool,
     waiting: VecDeque<Work>,
 }
 
@@ -70,6 +78,12 @@ enum Kind {
     Read,
 }
 
+impl Ring {
+    fn new(irq_cpu: CpuId) -> Self {
+        Self { irq_cpu, waiting: 0, taken: 0, owed: Vec::new() }
+    }
+}
+
 impl Fifo {
     /// Most packets that wait for readers in the whole model: 2^20.
     pub const MOST_READS: usize = 1 << 20;
@@ -81,10 +95,11 @@ impl Fifo {
             work: cpus.states.iter().map(|_| CpuWork::default()).collect(),
             cpus,
             events: BinaryHeap::new(),
-            rings: host.queues.iter().map(|q| Ring { irq_cpu: q.irq_cpu, waiting: 0 }).collect(),
+            rings: host.queues.iter().map(|q| Ring::new(q.irq_cpu)).collect(),
             costs: host.costs,
             max_backlog: host.limits.max_backlog,
             ring_limit: host.limits.ring,
+            weight: host.limits.weight,
             reads_waiting: 0,
             last_ns: 0,
         }
@@ -93,7 +108,8 @@ impl Fifo {
     /// Puts work at the end of a CPU's queue.
     fn give(&mut self, cpu: CpuId, work: Work, now: u64) {
         let at = &mut self.work[cpu.index()];
-        if at.running.is_none() && !at.stepping {
+        let asleep = work.kind == Kind::Process && at.unsignalled;
+        if at.running.is_none() && !at.stepping && !asleep {
             let begin = now.max(at.free_at);
             at.running = Some(work);
             self.events.push(Reverse((begin + work.cost_ns, cpu.0)));
@@ -143,9 +159,37 @@ impl Fifo {
 
     /// Decides on a packet; returns what it costs the CPU that took it besides the taking.
     fn taken<S: Stages>(&mut self, job: Job, on: CpuId, now: u64, stages: &mut S) -> u64 {
-        self.rings[job.queue.index()].waiting -= 1;
+        let ring = &mut self.rings[job.queue.index()];
+        ring.waiting -= 1;
+        ring.taken += 1;
+        let over = ring.waiting == 0 || ring.taken >= self.weight;
         self.cpus.states[on.index()].load.taken += 1;
-        self.place(job, on, now, stages, false)
+        let cost = self.place(job, on, now, stages, false);
+        if over { cost + self.signal(job.queue.index(), on, now + cost) } else { cost }
+    }
+
+    /// Signals the CPUs that a ring's packets went to; returns what it costs CPU `on`.
+    fn signal(&mut self, ring: usize, on: CpuId, now: u64) -> u64 {
+        let mut owed = std::mem::take(&mut self.rings[ring].owed);
+        self.rings[ring].taken = 0;
+        let mut cost = 0;
+        for to in owed.drain(..) {
+            cost += u64::from(self.costs.signal_send);
+            self.cpus.states[on.index()].load.signals += 1;
+            let at = &mut self.work[to.index()];
+            at.unsignalled = false;
+            if at.running.is_none()
+                && !at.stepping
+                && let Some(first) = at.waiting.pop_front()
+            {
+                self.cpus.states[to.index()].depth -= 1;
+                let begin = (now + cost).max(at.free_at);
+                at.running = Some(first);
+                self.events.push(Reverse((begin + first.cost_ns, to.0)));
+            }
+        }
+        self.rings[ring].owed = owed;
+        cost
     }
 
     fn place<S: Stages>(
@@ -172,7 +216,7 @@ impl Fifo {
             return u64::from(choice.cost_ns);
         }
         let to = choice.decision.cpu;
-        let mut cost_here = u64::from(choice.cost_ns) + u64::from(self.costs.backlog);
+        let cost_here = u64::from(choice.cost_ns) + u64::from(self.costs.backlog);
         let mut cost_ns = self.protocol_ns(&job);
         let Some(state) = self.cpus.states.get_mut(to.index()).filter(|s| s.online) else {
             stages.dropped(&job, Drop::Offline, now);
@@ -190,9 +234,9 @@ impl Fifo {
             let near = self.cpus.share_cache(on, to);
             cost_ns += u64::from(if near { self.costs.hop_near } else { self.costs.hop_far });
             if waiting == 0 {
-                cost_here += u64::from(self.costs.signal_send);
                 cost_ns += u64::from(self.costs.signal_take);
-                self.cpus.states[on.index()].load.signals += 1;
+                self.work[to.index()].unsignalled = true;
+                self.rings[job.queue.index()].owed.push(to);
             }
         }
         stages.queued(&job, &choice, self.cpus.tail(to));
@@ -280,6 +324,7 @@ impl Service for Fifo {
         for ring in self.rings.iter_mut().filter(|r| r.irq_cpu == cpu) {
             ring.irq_cpu = heir;
         }
+        self.work[cpu.index()].unsignalled = false;
         let left = std::mem::take(&mut self.work[cpu.index()].waiting);
         self.cpus.states[cpu.index()].depth = 0;
         let mut taken_over = 0;
@@ -297,6 +342,9 @@ impl Service for Fifo {
                 }
                 Kind::Take | Kind::Read => self.give(heir, work, now_ns),
             }
+        }
+        for ring in 0..self.rings.len() {
+            self.signal(ring, heir, now_ns);
         }
         Some(taken_over)
     }

@@ -1,0 +1,285 @@
+//! What the policies must do, seen through whole replays.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod replay_common;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use replay_common::*;
+use rxsteer_core::steer::PolicyKind::{
+    self, FlowAware, None as Off, Rfs, Rfs2010, RfsClear, RfsSplit, RfsTcp, Rps,
+};
+use rxsteer_lab::consumer::Scenario as Consumers;
+use rxsteer_lab::generate::{
+    Crowd, CrowdKind, EPOCH_NS, Layer, Scenario, Turns, Uniform, V6, packet,
+};
+use rxsteer_lab::host::{Host, TableSizes};
+use rxsteer_lab::replay::{LocalRule, ReplayOptions, ServiceKind};
+use rxsteer_lab::report::{FindingCode, VerdictCode};
+
+/// Each flow to port 7000 has a connected socket of its own.
+const CONNECTED: &str = "[[consumer]]\nprotocol = \"udp\"\nlocal = \":7000\"\nconnected = true\n";
+
+fn with_rules(policies: &[PolicyKind], toml: &str, host: &Host) -> ReplayOptions {
+    let scenario = Consumers::from_toml("rules.toml", toml, host).unwrap();
+    ReplayOptions { scenario, ..options(policies) }
+}
+
+fn table_of(entries: u64) -> Host {
+    let mut host = Host::simple(8, 1).unwrap();
+    host.set_tables(TableSizes::for_entries(entries).unwrap());
+    host
+}
+
+fn flows(flows: u64, packets_per_flow: u64) -> Uniform {
+    Uniform { flows, packets_per_flow, turns: Turns::Random, ..Uniform::default() }
+}
+
+fn strangers(requests: u64) -> Crowd {
+    let server = address(SERVER, 53);
+    Crowd { requests, gap_ns: 1000, ..Crowd::new(server, CrowdKind::Dns, EPOCH_NS) }
+}
+
+/// Of n flows drawn at random over m places of one flow each, the last to write a place is the
+/// one asked for with probability (1 - e^(-n/m)) / (n/m).
+#[test]
+fn the_hit_rate_of_a_table_of_linux_is_that_of_balls_in_bins() {
+    for (flows_at_once, entries) in [(512u64, 1024u64), (1024, 1024), (512, 8192)] {
+        let host = table_of(entries);
+        let mut options = with_rules(&[Rfs, FlowAware], CONNECTED, &host);
+        options.service = ServiceKind::Instant;
+        let mut scenario = Scenario::new(5);
+        scenario.add(flows(flows_at_once, 40));
+        let report = run_scenario(scenario, host, options);
+        let load = flows_at_once as f64 / entries as f64;
+        // The first packet of each flow finds nothing.
+        let expected = (1.0 - (-load).exp()) / load * (1.0 - 1.0 / 40.0);
+        let linux = policy(&report, "rfs").hit_rate.unwrap();
+        assert!((linux - expected).abs() < 0.03, "{flows_at_once}/{entries}: {linux} {expected}");
+        let ours = policy(&report, "flow-aware").hit_rate.unwrap();
+        assert!(ours >= linux - 0.001, "{flows_at_once}/{entries}: {ours} {linux}");
+        assert_eq!(policy(&report, "flow-aware").wrong_steers, 0);
+    }
+}
+
+#[test]
+fn strangers_do_not_change_the_hit_rate_of_flows_and_never_write() {
+    let run_with = |noise: u64| {
+        let host = table_of(4096);
+        let policies = [Rfs, RfsClear, RfsSplit, RfsTcp, FlowAware];
+        let mut options = with_rules(&policies, CONNECTED, &host);
+        options.service = ServiceKind::Instant;
+        let mut scenario = Scenario::new(5);
+        scenario.add(flows(1024, 20)).add(strangers(noise));
+        run_scenario(scenario, host, options)
+    };
+    let (quiet, loud) = (run_with(1), run_with(40_000));
+    let rate = |report, name| policy(report, name).hit_rate.unwrap();
+    let (before, after) = (rate(&quiet, "flow-aware"), rate(&loud, "flow-aware"));
+    assert!((before - after).abs() < 0.001, "{before} {after}");
+    assert_eq!(policy(&loud, "flow-aware").writes.by_non_flows, 0);
+    assert_eq!(policy(&loud, "rfs").writes.by_non_flows, 0);
+    let cleared = policy(&loud, "rfs-clear");
+    assert!(cleared.writes.by_non_flows > 500, "{:?}", cleared.writes);
+    assert!(rate(&loud, "rfs-clear") < rate(&quiet, "rfs-clear") - 0.05);
+    assert_eq!(rate(&loud, "rfs-tcp"), 0.0, "UDP is not asked");
+}
+
+#[test]
+fn without_identity_strangers_are_steered_by_the_entries_of_others() {
+    let host = table_of(1024);
+    let mut scenario = Scenario::new(5);
+    scenario.add(flows(2048, 10)).add(strangers(10_000));
+    let options = with_rules(&[Rfs2010, Rfs, FlowAware], CONNECTED, &host);
+    let report = run_scenario(scenario, host, options);
+    assert!(policy(&report, "rfs-2010").wrong_steers > 5_000);
+    assert_eq!(policy(&report, "rfs").wrong_steers, 0);
+    assert_eq!(policy(&report, "flow-aware").wrong_steers, 0);
+    assert!(finding(&report, FindingCode::WrongSteers).unwrap().text.starts_with("rfs-2010"));
+}
+
+#[test]
+fn a_flood_of_syns_neither_asks_nor_writes_the_flow_aware_table() {
+    let mut scenario = Scenario::new(5);
+    let flood = Crowd::new(address(SERVER, 80), CrowdKind::SynFlood, EPOCH_NS);
+    scenario.add(Crowd { requests: 20_000, gap_ns: 1000, ..flood });
+    let local = LocalRule::Prefixes(vec!["192.0.2.10".parse().unwrap()]);
+    let options = ReplayOptions { local, ..options(&[Rfs, FlowAware]) };
+    let report = run_scenario(scenario, table_of(1024), options);
+    let aware = policy(&report, "flow-aware");
+    assert_eq!(report.input.classes.tcp_syn, 20_000);
+    assert_eq!(report.consumers.tcp_connections, 0);
+    assert_eq!((aware.reasons.no_flow.tcp_syn, aware.probes.not_asked), (20_000, 20_000));
+    assert_eq!((aware.writes.by_flows, aware.table.used), (0, 0));
+}
+
+#[test]
+fn a_resize_under_way_empties_linux_and_keeps_ours() {
+    let host = table_of(8192);
+    let rules = format!("{CONNECTED}[[event]]\nat = \"10ms\"\ntable_entries = 16384\n");
+    let mut options = with_rules(&[Rfs, FlowAware], &rules, &host);
+    options.service = ServiceKind::Instant;
+    let mut scenario = Scenario::new(5);
+    scenario.add(Uniform { turns: Turns::RoundRobin, ..flows(1000, 20) });
+    let report = run_scenario(scenario, host, options);
+    let empty = |name| policy(&report, name).probes.empty;
+    assert_eq!(empty("flow-aware"), 1000, "each flow's first packet only");
+    assert!(empty("rfs") >= 1900, "{}: every flow begins anew", empty("rfs"));
+    assert_eq!(policy(&report, "flow-aware").table.entries, 2 * 16_384);
+}
+
+/// One connected socket whose packets come with a new IPv6 flow label each.
+#[test]
+fn a_socket_that_is_fed_many_hashes_cannot_fill_the_table() {
+    let (a, b) = ("2001:db8::1".parse::<Ipv6Addr>().unwrap(), "2001:db8::2".parse().unwrap());
+    let mut frames: Frames = (0..2000u32)
+        .map(|n| {
+            let v6 = V6 { flow_label: n + 1, ..V6::new(a, b) };
+            let layers = [Layer::Ethernet { back: false }, Layer::V6(v6), udp(40_000, 7000)];
+            (u64::from(n) * 20_000, packet(&layers, b"x"))
+        })
+        .collect();
+    let host = table_of(8192);
+    let report = run(&frames, host.clone(), with_rules(&[Rfs, FlowAware], CONNECTED, &host));
+    let aware = policy(&report, "flow-aware");
+    assert!(aware.table.used <= 1, "{:?}", aware.table);
+    assert!(aware.writes.refused > 1900, "{:?}", aware.writes);
+    assert!(policy(&report, "rfs").table.used > 1500, "Linux has no such guard");
+    // A socket with one hash is heard.
+    frames.truncate(1);
+    let more = (1..50u64).map(|n| (n * 20_000, frames[0].1.clone()));
+    let frames: Frames = more.collect();
+    let report = run(&frames, host.clone(), with_rules(&[FlowAware], CONNECTED, &host));
+    assert_eq!(policy(&report, "flow-aware").writes.refused, 0);
+    assert_eq!(policy(&report, "flow-aware").table.used, 1);
+}
+
+#[test]
+fn a_disconnect_withdraws_the_flow_and_a_close_wipes_only_under_linux() {
+    // The local side asks one server, then another peer answers to the same port.
+    let other = Ipv4Addr::new(203, 0, 113, 9);
+    let ask = udp_frame((SERVER, 50_000), (CLIENT, 53), b"?");
+    let answer = udp_frame((CLIENT, 53), (SERVER, 50_000), b"!");
+    let intruder = udp_frame((other, 53), (SERVER, 50_000), b"!");
+    let mut frames = Frames::new();
+    for n in 0..10u64 {
+        frames.push((n * 100_000, ask.clone()));
+        frames.push((n * 100_000 + 50_000, answer.clone()));
+    }
+    frames.push((2_000_000, intruder));
+    let local = LocalRule::Prefixes(vec!["192.0.2.10".parse().unwrap()]);
+    let options = ReplayOptions { local, ..options(&[Rfs, FlowAware]) };
+    let report = run(&frames, Host::simple(4, 1).unwrap(), options);
+    assert_eq!(report.consumers.udp_connected, 1);
+    assert_eq!(report.consumers.closed, 1);
+    let aware = policy(&report, "flow-aware");
+    assert_eq!((aware.writes.withdrawn, aware.table.used), (1, 0));
+    let linux = policy(&report, "rfs");
+    assert_eq!((linux.writes.withdrawn, linux.table.used), (0, 1), "Linux forgets to");
+}
+
+#[test]
+fn under_load_one_signal_serves_many_packets() {
+    let mut scenario = Scenario::new(5);
+    scenario.add(Uniform { gap_ns: 200, ..flows(1000, 30) });
+    let report = run_scenario(scenario, Host::simple(4, 1).unwrap(), options(&[Off, Rps]));
+    let rps = policy(&report, "rps");
+    assert!(rps.signals > 0 && rps.signals * 10 < rps.handoffs, "{} {}", rps.signals, rps.handoffs);
+    assert_eq!(policy(&report, "none").signals, 0);
+}
+
+#[test]
+fn a_reader_that_is_too_slow_loses_packets_and_each_is_counted_once() {
+    let rules =
+        "[[consumer]]\nlocal = \":7000\"\nconnected = false\ncpus = \"3\"\nwork_ns = 20000\n";
+    let host = Host::simple(4, 1).unwrap();
+    let mut scenario = Scenario::new(5);
+    scenario.add(Uniform { gap_ns: 5_000, ..flows(50, 100) });
+    let report = run_scenario(scenario, host.clone(), with_rules(&[Rps, FlowAware], rules, &host));
+    let rps = policy(&report, "rps");
+    assert!(rps.drops.receive_buffer > 1000, "{:?}", rps.drops);
+    let aware = policy(&report, "flow-aware");
+    assert!(aware.drops.shed > 1000 && aware.drops.receive_buffer == 0, "{:?}", aware.drops);
+    assert_eq!(aware.reasons.shed.total(), aware.drops.shed);
+    assert!(finding(&report, FindingCode::ReaderTooSlow).unwrap().text.contains("only delays"));
+}
+
+#[test]
+fn limits_of_state_change_no_sum_and_are_told() {
+    let mut scenario = Scenario::new(5);
+    scenario.add(flows(5000, 4)).add(strangers(20_000));
+    let small = ReplayOptions { flow_limit: 64, socket_limit: 16, ..ReplayOptions::default() };
+    let report = run_scenario(scenario, Host::simple(4, 2).unwrap(), small);
+    assert!(finding(&report, FindingCode::LimitReached).is_some());
+    assert!(report.consumers.most_at_once <= 16);
+    assert!(!report.flows.one_second.exact);
+}
+
+#[test]
+fn at_a_light_load_the_answer_is_to_leave_it_off() {
+    let mut scenario = Scenario::new(5);
+    scenario.add(Uniform { gap_ns: 12_000, ..flows(100, 40) });
+    let host = Host::simple(8, 1).unwrap();
+    let options = with_rules(&PolicyKind::ALL, CONNECTED, &host);
+    let report = run_scenario(scenario, host, options);
+    let verdict = &report.verdict;
+    assert_eq!(verdict.code, VerdictCode::LeaveItOff, "{verdict:#?}");
+    assert!(verdict.unless.iter().any(|text| text.contains("Under more load use")), "{verdict:#?}");
+    assert!(verdict.unless.iter().any(|text| text.contains("would be full")), "{verdict:#?}");
+    assert_eq!(verdict.others.len(), 7);
+}
+
+#[test]
+fn one_busy_queue_on_many_cpus_is_steered_with_exact_settings() {
+    let host = Host::from_toml("h", "cpus = 8\nqueues = 1\n[costs]\nhop_near = 10\n").unwrap();
+    let mut scenario = Scenario::new(5);
+    scenario.add(Uniform { gap_ns: 700, ..flows(2000, 20) });
+    let options = with_rules(&[Off, Rfs], CONNECTED, &host);
+    let report = run_scenario(scenario, host, options);
+    assert_eq!(report.verdict.code, VerdictCode::UseRfs, "{:#?}", report.verdict);
+    // 2,000 flows need ten times the entries for 95 % hits, rounded up to a power of two.
+    assert_eq!(setting(&report, "rps_sock_flow_entries"), ["32768"]);
+    assert_eq!(setting(&report, "rps_flow_cnt"), ["32768"]);
+    assert!(["fe", "ff"].contains(&setting(&report, "rps_cpus")[0]));
+}
+
+#[test]
+fn a_capture_without_packets_or_without_received_ones_says_so() {
+    let report = run(&Frames::new(), Host::simple(2, 1).unwrap(), ReplayOptions::default());
+    assert_eq!(report.verdict.code, VerdictCode::NoData);
+    assert!(finding(&report, FindingCode::Empty).unwrap().text.contains("no packets"));
+
+    let local = LocalRule::Prefixes(vec!["203.0.113.1".parse().unwrap()]);
+    let frames: Frames = vec![(0, udp_frame((CLIENT, 1), (SERVER, 2), b"x"))];
+    let options = ReplayOptions { local, ..ReplayOptions::default() };
+    let report = run(&frames, Host::simple(2, 1).unwrap(), options);
+    assert_eq!(report.input.skipped.not_local, 1);
+    assert!(finding(&report, FindingCode::Empty).unwrap().text.contains("not_local 1"));
+}
+
+#[test]
+fn times_that_go_backwards_count_as_of_the_later_time() {
+    let frame = udp_frame((CLIENT, 1), (SERVER, 2), b"x");
+    let frames: Frames = [5_000, 9_000, 1_000, 7_000].map(|at| (at, frame.clone())).to_vec();
+    let report = run(&frames, Host::simple(2, 1).unwrap(), options(&[Rps]));
+    assert_eq!((report.input.time_went_back, report.input.span_ns), (2, 4_000));
+    assert_eq!(policy(&report, "rps").read, 4);
+}
+
+#[test]
+fn a_sweep_has_a_point_for_each_size_and_policy_that_has_tables() {
+    let host = table_of(1024);
+    let mut options = with_rules(&[Rps, Rfs, FlowAware], CONNECTED, &host);
+    options.sweep_table_entries = vec![64, 1024, 16_384];
+    let mut scenario = Scenario::new(5);
+    scenario.add(flows(1000, 20));
+    let report = run_scenario(scenario, host, options);
+    let names: Vec<&str> = report.sweeps.iter().map(|s| s.policy.as_str()).collect();
+    assert_eq!(names, ["rfs", "flow-aware"]);
+    for curve in &report.sweeps {
+        let rates: Vec<f64> = curve.points.iter().map(|p| p.hit_rate.unwrap()).collect();
+        assert!(rates.windows(2).all(|w| w[0] < w[1]), "{}: {rates:?}", curve.policy);
+        assert_eq!(curve.points.iter().map(|p| p.value).collect::<Vec<_>>(), [64, 1024, 16_384]);
+    }
+    assert_eq!(report.policies.len(), 3);
+}
