@@ -32,6 +32,7 @@ mod write;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
@@ -266,6 +267,12 @@ impl Captures {
     /// Returns the bytes of all sources, or `None` if one is not a regular file.
     pub fn total_bytes(&self) -> Option<u64> {
         self.sources.iter().map(Source::total_bytes).sum()
+    }
+}
+
+impl fmt::Debug for Captures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.sources.iter().map(Source::name)).finish()
     }
 }
 

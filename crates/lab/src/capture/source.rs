@@ -382,6 +382,10 @@ impl Source {
         kinds.map(|kind| CaptureNote { file: self.name.clone(), source: self.index, kind })
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn bytes_read(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
     }
