@@ -34,7 +34,8 @@ pub enum Release {
     #[default]
     Exact,
     /// As Linux does: when a quarter of the buffer was read, or the reader's own queue has run
-    /// empty. Until then the socket looks fuller than it is, and may drop what would fit.
+    /// empty. Until then the socket looks fuller than it is, and may drop what would fit. With each
+    /// release the reader's queue takes over what has arrived since, so it runs empty later.
     Quarter,
 }
 

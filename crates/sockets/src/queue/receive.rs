@@ -297,19 +297,25 @@ impl<P> ReceiveQueue<P> {
     pub(super) fn consumed(&self, reader: &mut Reader<P>, bytes: u64, packets: u64) {
         reader.owed.bytes += bytes;
         reader.owed.packets += packets;
-        let more = !reader.chain.is_empty();
+        let quarter = u64::from(self.credit.limits().bytes >> 2);
         let hold = match self.release {
             Release::Exact => false,
-            Release::Quarter => {
-                more && reader.owed.bytes < u64::from(self.credit.limits().bytes >> 2)
-            }
+            Release::Quarter => !reader.chain.is_empty() && reader.owed.bytes < quarter,
         };
-        if !hold {
-            let owed = mem::take(&mut reader.owed);
-            self.credit.consume(owed.bytes, owed.packets);
+        if hold {
+            return;
         }
-        if !more && let Some(memory) = &self.context.memory {
-            self.give_back(memory, &mut lock(&self.arrivals));
+        let owed = mem::take(&mut reader.owed);
+        self.credit.consume(owed.bytes, owed.packets);
+        let memory = self.context.memory.as_ref().filter(|_| reader.chain.is_empty());
+        if memory.is_some() || self.release == Release::Quarter {
+            let mut arrivals = lock(&self.arrivals);
+            if let Some(memory) = memory {
+                self.give_back(memory, &mut arrivals);
+            }
+            if self.release == Release::Quarter {
+                reader.chain.append(arrivals.pile.take());
+            }
         }
     }
 

@@ -123,6 +123,9 @@ impl Model {
             self.in_use.0 -= self.owed.0;
             self.in_use.1 -= self.owed.1;
             self.owed = (0, 0);
+            if self.release == Release::Quarter {
+                self.taken_over.append(&mut self.arrived);
+            }
         }
         if empty && self.page_limit.is_some() {
             self.pages = self.pages.min(self.in_use.0.div_ceil(4096));

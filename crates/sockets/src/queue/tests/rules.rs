@@ -56,12 +56,26 @@ fn released_by_quarters_the_deficit_is_held_back_as_in_linux() {
     for _ in 0..5 {
         queue.try_recv().unwrap();
     }
-    // 2..=6 read, of which 2..=5 were released; 7 is the last on the readers' side.
+    // 2..=6 read, of which 2..=5 were released.
     assert_eq!(queue.credit().in_use().bytes, 300);
-    queue.try_recv().unwrap(); // its own queue has run empty: all is released
+    queue.try_recv().unwrap(); // a quarter again
     assert_eq!(queue.credit().in_use(), InUse { bytes: 100, packets: 1 });
     queue.try_recv().unwrap();
     assert_eq!(queue.credit().in_use(), InUse::default());
+}
+
+#[test]
+fn a_release_by_quarters_takes_over_what_has_arrived() {
+    let context = context();
+    let queue = ReceiveQueue::with_release(&context, Limits::bytes(800), Release::Quarter);
+    let push = |names: std::ops::Range<u64>| names.for_each(|n| queue.push(sized(n, 100)).unwrap());
+    push(0..3);
+    queue.try_recv().unwrap();
+    push(3..5);
+    queue.try_recv().unwrap(); // releases a quarter; 2 is the last of the first three
+    queue.try_recv().unwrap();
+    // The reader's queue is not empty, for it has 3 and 4 by now: 2 is held back.
+    assert_eq!(queue.credit().in_use(), InUse { bytes: 300, packets: 3 });
 }
 
 #[test]
