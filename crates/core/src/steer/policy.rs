@@ -163,7 +163,7 @@ impl<B: AsRef<[Bucket]>, W: AsRef<[AtomicU32]>> Steering<B, W> {
     }
 
     /// Chooses the CPU of a packet.
-    #[inline]
+    #[inline(always)]
     pub fn steer<H: Host + ?Sized>(
         &self,
         queue: &Queue<'_>,
@@ -172,9 +172,6 @@ impl<B: AsRef<[Bucket]>, W: AsRef<[AtomicU32]>> Steering<B, W> {
         now: Epoch,
     ) -> Decision {
         match (self.kind, &self.tables) {
-            (PolicyKind::None, _) => {
-                Decision::new(packet.arrived_on, Reason::Local, Probe::NotAsked)
-            }
             (PolicyKind::FlowAware, Tables::Flows(tcp, udp, _)) => {
                 let table = if packet.class.is_tcp() { tcp } else { udp };
                 flow_aware::choose(
@@ -187,13 +184,28 @@ impl<B: AsRef<[Bucket]>, W: AsRef<[AtomicU32]>> Steering<B, W> {
                     |at, seen, cpu, moving| table.place(at, seen, cpu, moving),
                 )
             }
-            (kind, tables) if !packet.hash.is_none() => match global(kind, tables, packet.class) {
-                Some(table) => {
-                    let answer = table.lookup(packet.hash);
-                    linux::choose_rfs(&self.rules, answer, queue, packet, host)
+            _ => self.steer_as_linux(queue, packet, host),
+        }
+    }
+
+    /// All policies but ours: out of the caller's way.
+    #[inline(never)]
+    fn steer_as_linux<H: Host + ?Sized>(
+        &self,
+        queue: &Queue<'_>,
+        packet: &Packet,
+        host: &H,
+    ) -> Decision {
+        match (self.kind, &self.tables) {
+            (kind, tables) if kind != PolicyKind::None && !packet.hash.is_none() => {
+                match global(kind, tables, packet.class) {
+                    Some(table) => {
+                        let answer = table.lookup(packet.hash);
+                        linux::choose_rfs(&self.rules, answer, queue, packet, host)
+                    }
+                    None => linux::choose_rps(&self.without_slots(queue), packet, host),
                 }
-                None => linux::choose_rps(&self.without_slots(queue), packet, host),
-            },
+            }
             _ => Decision::new(packet.arrived_on, Reason::Local, Probe::NotAsked),
         }
     }

@@ -9,14 +9,15 @@
 //! guest stays, after it; an entry is read and written as a whole.
 //! Elsewhere: which bucket ([`Geometry`]), insertion and eviction ([`super::FlowTable`]).
 
-use core::hint::select_unpredictable;
-
 use super::entry::{Entry, MARK};
 use crate::FlowHash;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Entries of a bucket.
 pub const WAYS: usize = 8;
+
+/// Stands for a slot that was not noted: who writes there looks for the entry again.
+pub(super) const SLOT_SOUGHT: u8 = WAYS as u8;
 
 /// Eight entries of a flow table.
 ///
@@ -34,7 +35,7 @@ const _: () = assert!(size_of::<Bucket>() == 64 && align_of::<Bucket>() == 64);
 /// What one bucket says of a hash.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scan {
-    /// The entry and its slot.
+    /// The entry and its slot, or a number above all slots if the slot was not noted.
     Found(Entry, u8),
     /// Nothing.
     Missed {
@@ -72,38 +73,16 @@ impl Bucket {
     /// packets behind from being begun.
     #[inline(always)]
     fn scan_at_once(&self, hash: FlowHash) -> Scan {
-        let (mut found, mut at) = (0, 0);
-        for (slot, word) in self.words.iter().enumerate().rev() {
-            let word = word.load(Ordering::Relaxed);
-            let own = (word >> 32) as u32 == hash.0;
-            found = select_unpredictable(own, word, found);
-            at = select_unpredictable(own, slot as u8, at);
+        // The difference to an own entry is below 2^32 and to any other one above: the least tells.
+        let own = u64::from(hash.0) << 32;
+        let mut least = u64::MAX;
+        for word in &self.words {
+            least = least.min(word.load(Ordering::Relaxed) ^ own);
         }
-        // Asking the word and not the slot: the compiler makes a branch for each slot of the latter.
-        if found != 0 {
-            return Scan::Found(Entry(found).without_mark(), at);
+        if least >> 32 == 0 {
+            return Scan::Found(Entry(own | least).without_mark(), SLOT_SOUGHT);
         }
-        self.missed(hash)
-    }
-
-    /// Compares slot by slot. On the BPF machine, which has no conditional move, the choice would
-    /// be a branch all the same, and more ways for the verifier to walk.
-    #[inline(always)]
-    fn scan_in_steps(&self, hash: FlowHash) -> Scan {
-        for (slot, word) in self.words.iter().enumerate() {
-            let word = word.load(Ordering::Relaxed);
-            if (word >> 32) as u32 == hash.0 {
-                return Scan::Found(Entry(word).without_mark(), slot as u8);
-            }
-        }
-        self.missed(hash)
-    }
-
-    /// Says what a bucket without the flow means for it.
-    #[inline(always)]
-    fn missed(&self, hash: FlowHash) -> Scan {
-        let mut full = true;
-        let mut marks = 0;
+        let (mut full, mut marks) = (true, 0);
         for (slot, word) in self.words.iter().enumerate() {
             let word = word.load(Ordering::Relaxed);
             full &= word >> 32 != 0;
@@ -112,10 +91,29 @@ impl Bucket {
         Scan::Missed { full, further: marks >> mark_class(hash) & 1 != 0 }
     }
 
+    /// Compares slot by slot and notes which it was: for writers, and for the BPF machine, which
+    /// has no conditional move, so that the other scan would be a branch a slot all the same, and
+    /// more ways for the verifier to walk.
+    #[inline(always)]
+    pub(super) fn scan_in_steps(&self, hash: FlowHash) -> Scan {
+        let (mut full, mut marks) = (true, 0);
+        for (slot, word) in self.words.iter().enumerate() {
+            let word = word.load(Ordering::Relaxed);
+            let tag = (word >> 32) as u32;
+            if tag == hash.0 {
+                return Scan::Found(Entry(word).without_mark(), slot as u8);
+            }
+            full &= tag != 0;
+            marks |= ((word & MARK) as u32) << slot;
+        }
+        Scan::Missed { full, further: marks >> mark_class(hash) & 1 != 0 }
+    }
+
     /// Replaces `seen` in a slot by `new` and keeps the mark; `false` if the slot held another.
     ///
-    /// `swap` is a compare-and-swap, an argument for the sake of the BPF target: it has the
-    /// instruction, but Rust does not know it there.
+    /// For a slot that was not noted ([`SLOT_SOUGHT`]) it looks for `seen` in all. `swap` is a
+    /// compare-and-swap, an argument for the sake of the BPF target: it has the instruction, but
+    /// Rust does not know it there.
     #[inline(always)]
     pub(super) fn replace_by(
         &self,
@@ -124,7 +122,16 @@ impl Bucket {
         new: Entry,
         swap: impl Fn(&AtomicU64, u64, u64) -> bool,
     ) -> bool {
-        let Some(word) = self.words.get(slot as usize) else { return false };
+        let word = match self.words.get(slot as usize) {
+            Some(word) => word,
+            None => {
+                let own = |word: &&AtomicU64| {
+                    Entry(word.load(Ordering::Relaxed)).without_mark() == seen.without_mark()
+                };
+                let Some(word) = self.words.iter().find(own) else { return false };
+                word
+            }
+        };
         let mark = word.load(Ordering::Relaxed) & MARK;
         // A mark that changes between the two loads is rare: one more try sees it.
         for mark in [mark, mark ^ MARK] {
@@ -295,7 +302,14 @@ mod tests {
             for hash in 1..7 {
                 for class in 0..8 {
                     let hash = FlowHash(class << 29 | hash);
-                    assert_eq!(bucket.scan_at_once(hash), bucket.scan_in_steps(hash));
+                    match (bucket.scan_at_once(hash), bucket.scan_in_steps(hash)) {
+                        (Scan::Found(entry, _), Scan::Found(..)) => {
+                            // Of two entries of one hash either may answer.
+                            let there = (0..WAYS).any(|slot| bucket.entry(slot) == entry);
+                            assert!(there && entry.hash() == hash);
+                        }
+                        (at_once, in_steps) => assert_eq!(at_once, in_steps),
+                    }
                 }
             }
         }
@@ -314,7 +328,13 @@ mod tests {
         assert!(bucket.replace(4, Entry(0), entry));
         assert!(!bucket.replace(4, Entry(0), entry));
         assert!(bucket.is_marked(4));
-        assert_eq!(bucket.scan(FlowHash(0x8000_0001)), Scan::Found(entry, 4));
+        assert_eq!(bucket.scan_in_steps(FlowHash(0x8000_0001)), Scan::Found(entry, 4));
+        assert_eq!(bucket.scan(FlowHash(0x8000_0001)), Scan::Found(entry, SLOT_SOUGHT));
+        let moved = entry.with_wanted(CpuId(5));
+        assert!(!bucket.replace(SLOT_SOUGHT, moved, entry));
+        assert!(bucket.replace(SLOT_SOUGHT, entry, moved) && bucket.is_marked(4));
+        assert_eq!(bucket.entry(4), moved);
+        assert!(bucket.replace(4, moved, entry));
         bucket.clear_mark(4);
         assert_eq!(bucket.entry(4), entry);
     }

@@ -211,12 +211,12 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
     fn locate(&self, hash: FlowHash) -> Option<(Place, Entry)> {
         let home = self.geometry.home(hash);
         let first = self.bucket(home)?;
-        match first.scan(hash) {
+        match first.scan_in_steps(hash) {
             Scan::Found(entry, slot) => Some((Place { bucket: home, slot }, entry)),
             Scan::Missed { further: false, .. } => None,
             Scan::Missed { further: true, .. } => {
                 let index = self.geometry.second(hash);
-                match self.bucket(index)?.scan(hash) {
+                match self.bucket(index)?.scan_in_steps(hash) {
                     Scan::Found(entry, slot) => Some((Place { bucket: index, slot }, entry)),
                     Scan::Missed { .. } => None,
                 }
