@@ -149,15 +149,42 @@ fn each(
     run: impl Fn(&[u8]) -> u64 + 'static,
 ) -> Case {
     let frames = Rc::clone(frames);
-    // In random order: the same 256 in turn would teach the branch predictor what comes.
-    let mut random = Random(3);
-    let order: Vec<_> = (0..RUN * 8).map(|_| (random.next() % FRAMES as u64) as u8).collect();
+    let order = order();
     let mut turn = 0;
     Case::new(group, name, RUN, move || {
         turn = (turn + RUN) % order.len();
         let order = black_box(&order[turn..turn + RUN]);
         order.iter().fold(0, |sum, n| sum.wrapping_add(run(&frames[usize::from(*n)])))
     })
+}
+
+/// The same for 32 packets at a time, step by step: what a receive loop that gets bursts would do.
+fn in_bursts(group: &str, frames: &Rc<[Vec<u8>]>, policy: Rc<Policy>) -> Case {
+    let (frames, place) = (Rc::clone(frames), Place::new());
+    let order = order();
+    let mut turn = 0;
+    Case::new(group, "all four, burst of 32", RUN, move || {
+        turn = (turn + RUN) % order.len();
+        let mut told = [(FlowHash::NONE, Class::Other); BURST];
+        let mut total = 0;
+        for burst in black_box(&order[turn..turn + RUN]).chunks(BURST) {
+            for (told, n) in told.iter_mut().zip(burst) {
+                let frame = &frames[usize::from(*n)];
+                let read = read(frame);
+                *told = (HASHER.hash_symmetric(&read.key), class(&read, frame));
+            }
+            for (hash, class) in told {
+                total += sum(place.steer(&policy, hash, class));
+            }
+        }
+        total
+    })
+}
+
+/// Random numbers of frames: the same 256 in turn would teach the branch predictor what comes.
+fn order() -> Vec<u8> {
+    let mut random = Random(3);
+    (0..RUN * 8).map(|_| (random.next() % FRAMES as u64) as u8).collect()
 }
 
 /// Reads the fields of untagged IPv4 from fixed places: no decision but one comparison.
@@ -214,8 +241,6 @@ pub(crate) fn in_cache() -> Vec<Case> {
         let frames: Rc<[Vec<u8>]> =
             (0..FRAMES as u32).map(|n| frame(tags, ipv6, protocol, 0xc000_0200 + n)).collect();
         let flows = frames.iter().map(|frame| hash(frame));
-        let policy = policy(65_536, flows, protocol == 6);
-        let place = Place::new();
         if shape == "ipv4_udp/64B" {
             cases.push(each(&group, "floor: plain loop", &frames, plain_loop));
         }
@@ -226,11 +251,14 @@ pub(crate) fn in_cache() -> Vec<Case> {
             low(key.src) + low(key.dst) + u64::from(key.ports())
         }));
         cases.push(each(&group, "dissect + hash", &frames, |frame| u64::from(hash(frame).0)));
+        let policy = Rc::new(policy(65_536, flows, protocol == 6));
+        let (one, place) = (Rc::clone(&policy), Place::new());
         cases.push(each(&group, "dissect + hash + probe + decide", &frames, move |frame| {
             let read = read(frame);
             let hash = HASHER.hash_symmetric(&read.key);
-            sum(place.steer(&policy, hash, class(&read, frame)))
+            sum(place.steer(&one, hash, class(&read, frame)))
         }));
+        cases.push(in_bursts(&group, &frames, policy));
     }
     cases
 }
