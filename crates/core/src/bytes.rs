@@ -5,7 +5,7 @@
 //! pointers of its context, where the verifier follows that one comparison.
 //!
 //! Always true: no byte past the end of the frame is read; no load can panic.
-//! Elsewhere: which bytes mean what ([`crate::dissect`]).
+//! Elsewhere: which bytes mean what ([`mod@crate::dissect`]).
 
 /// A frame that can be read at an offset, never past its end.
 ///

@@ -4,7 +4,7 @@
 //! the function of the devices, `rss` its input and `indirection` the map from hash to queue.
 //!
 //! Always true: a software hash is never 0, since 0 means that a packet has no hash.
-//! Elsewhere: which fields a key has ([`crate::dissect`]); what a hash leads to ([`crate::table`]).
+//! Elsewhere: which fields a key has ([`mod@crate::dissect`]); what a hash leads to ([`crate::table`]).
 //! Source: Linux `reciprocal_scale` and `hash_32`; Microsoft, "RSS hashing types" and "Verifying
 //! the RSS hash calculation"; Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012.
 

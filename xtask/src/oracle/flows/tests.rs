@@ -135,3 +135,28 @@ fn every_packet_of_the_corpus_agrees_with_the_kernel_and_with_tshark() {
     assert_eq!(outcome.failed, 0, "{:#?}", &outcome.lines[..outcome.lines.len().min(20)]);
     assert!(outcome.passed > 1000, "only {} packets", outcome.passed);
 }
+
+#[test]
+fn an_exception_covers_its_columns_of_its_packets_and_needs_a_reason() {
+    let dir = folder(
+        "exception",
+        &[1000, 1000],
+        &format!("{HEAD}\n{}\n{}\n", line(1, 1001, 1), line(2, 1001, 1)),
+    );
+    let list = dir.join("list.toml");
+    let entry = |columns: &str, reason: &str| {
+        let text = format!(
+            "[[exception]]\ncapture = \"a.pcap\"\npackets = [1]\ncolumns = {columns}\nreason = \"{reason}\"\n"
+        );
+        fs::write(&list, text).unwrap();
+        Exceptions::read(&list)
+    };
+    let both = entry("[\"o_sport\", \"i_sport\"]", "a test").unwrap();
+    let outcome = compare(&dir, &both).unwrap();
+    assert_eq!((outcome.passed, outcome.failed, outcome.excepted), (1, 1, 2));
+    let one = entry("[\"o_sport\"]", "a test").unwrap();
+    let outcome = compare(&dir, &one).unwrap();
+    assert_eq!((outcome.passed, outcome.failed, outcome.excepted), (0, 2, 1));
+    assert!(entry("[]", " ").is_err());
+    fs::remove_dir_all(&dir).unwrap();
+}
