@@ -44,7 +44,7 @@ pub struct Global {
     /// No colours; the environment variable NO_COLOR says the same [default: colours on a terminal]
     #[arg(long, global = true, help_heading = "Output")]
     pub no_color: bool,
-    /// Say more on the standard error
+    /// Show more: rows in which every policy has 0, all readers of a port
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,
     /// Say nothing on the standard error but errors; no progress bar

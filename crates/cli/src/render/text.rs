@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use rxsteer_core::CpuSet;
-use rxsteer_lab::report::{PolicyReport, Report, Severity, SweepCurve};
+use rxsteer_lab::report::{PolicyReport, Report, Severity, SweepCurve, WorkerShare};
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object as _, Rows};
 use tabled::settings::{Alignment, Padding, Style as Borders};
@@ -22,6 +22,9 @@ const HEADING: Style = Style::new().bold();
 const CHOSEN: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default();
 const FAINT: Style = Style::new().dimmed();
+
+/// Readers of ports that are listed unless all are wanted.
+const MOST_READERS: usize = 16;
 
 /// CPUs in one line of bars.
 const CPUS_A_LINE: usize = 64;
@@ -40,6 +43,7 @@ pub fn write<W: Write>(out: &mut W, report: &Report, verbose: bool) -> io::Resul
     cpus(out, report)?;
     sweeps(out, &report.sweeps)?;
     flows(out, report)?;
+    readers(out, &report.consumers.workers, verbose)?;
     findings(out, report)
 }
 
@@ -87,6 +91,21 @@ fn modelled<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
             })
             .collect();
         wrapped(out, "             ", &format!("Received: {}.", classes.join(", ")))?;
+    }
+    let stopped: Vec<_> = input
+        .dissect_errors
+        .0
+        .iter()
+        .filter(|(_, n)| **n > 0)
+        .map(|(cause, n)| format!("{} {cause}", grouped(*n)))
+        .collect();
+    if !stopped.is_empty() {
+        let text = format!("Reading of headers stopped early: {}.", stopped.join(", "));
+        wrapped(out, "             ", &text)?;
+    }
+    if input.unhashable > 0 {
+        let text = format!("Without a flow hash: {}.", plural(input.unhashable, "packet"));
+        wrapped(out, "             ", &text)?;
     }
     let host = &report.host;
     let queues: Vec<_> = host
@@ -319,6 +338,48 @@ fn flows<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
         wrapped(out, "  ", &text)?;
     }
     Ok(())
+}
+
+/// Writes how the packets of a port with several readers fall on them.
+fn readers<W: Write>(out: &mut W, workers: &[WorkerShare], all: bool) -> io::Result<()> {
+    let several = |worker: &&WorkerShare| {
+        all || workers.iter().filter(|other| other.port == worker.port).count() > 1
+    };
+    let shown: Vec<_> = workers.iter().filter(several).collect();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    heading(out, "Readers of unconnected UDP ports")?;
+    let mut builder = Builder::default();
+    builder.push_record(
+        ["  port", "reader", "CPU", "packets", "by hash", "in turn", "at random", "by CPU"]
+            .map(ToOwned::to_owned),
+    );
+    let most = if all { usize::MAX } else { MOST_READERS };
+    for worker in shown.iter().take(most) {
+        builder.push_record([
+            format!("  {}", worker.port),
+            worker.worker.to_string(),
+            worker.cpu.to_string(),
+            count(worker.by_hash),
+            percent(worker.share),
+            percent(worker.round_robin),
+            percent(worker.random),
+            percent(worker.by_cpu),
+        ]);
+    }
+    let mut table = builder.build();
+    table.with(Borders::empty()).with(Padding::new(0, 0, 0, 0));
+    table.modify(Columns::new(1..), Alignment::right());
+    table.modify(Columns::new(1..), Padding::new(2, 0, 0, 0));
+    for line in table.to_string().lines() {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    if shown.len() > most {
+        writeln!(out, "  {FAINT}and {} more; -v shows them{FAINT:#}", shown.len() - most)?;
+    }
+    let text = "Only by hash does a flow keep its reader, and so its order.";
+    writeln!(out, "  {FAINT}{text}{FAINT:#}")
 }
 
 fn findings<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
