@@ -309,3 +309,17 @@ fn an_interrupt_prints_what_there_is() {
     assert!(report["input"]["packets_read"].as_u64().unwrap() >= 65_536);
     assert!(output.stderr.lines().any(|line| line.unwrap().contains("as asked")));
 }
+
+#[test]
+fn the_readers_of_a_port_are_shown_with_their_shares() {
+    let said = rxsteer("replay");
+    let table = said.out.split("Readers of unconnected UDP ports\n").nth(1).unwrap();
+    let packets = |port: &str| -> Vec<u64> {
+        let lines = table.lines().take_while(|line| !line.is_empty());
+        let rows = lines.map(|line| line.split_whitespace().collect::<Vec<_>>());
+        rows.filter(|row| row[0] == port).map(|row| row[3].parse().unwrap()).collect()
+    };
+    // Two sockets for 1,300 requests; four for 60 clients with 20 requests each.
+    assert_eq!((packets("53").len(), packets("53").iter().sum::<u64>()), (2, 1300));
+    assert_eq!((packets("443").len(), packets("443").iter().sum::<u64>()), (4, 1200));
+}

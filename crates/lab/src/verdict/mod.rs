@@ -156,14 +156,22 @@ fn steer(
     };
     if let Some(none) = none {
         verdict.summary = format!(
-            "Use {}: its busiest CPU is {} busy instead of {}, and {} of the packets are lost \
-             instead of {}.",
+            "Use {}: its busiest CPU is {} busy instead of {}",
             best.policy,
             percent(best.max_busy),
             percent(none.max_busy),
-            percent(loss(best)),
-            percent(loss(none)),
         );
+        let (new, old) = (best.latency.p50_ns, none.latency.p50_ns);
+        if loss(best) > 0.0 || loss(none) > 0.0 {
+            let (new, old) = (percent(loss(best)), percent(loss(none)));
+            verdict.summary += &format!(", and {new} of the packets are lost instead of {old}.");
+        } else if new < old {
+            let (new, old) = (time(new), time(old));
+            verdict.summary +=
+                &format!(", and half of the packets are through within {new} instead of {old}.");
+        } else {
+            verdict.summary.push('.');
+        }
         verdict.buys = buys(best, none);
         verdict.costs = costs(best, none);
     }
