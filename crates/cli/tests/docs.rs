@@ -59,3 +59,25 @@ fn every_key_of_the_json_is_documented() {
     }
     assert!(missing.is_empty(), "{missing:?}");
 }
+
+/// Run with `RXSTEER_UPDATE=1` to write the lines of today into the README.
+#[test]
+fn the_excerpt_of_the_readme_is_what_the_command_prints() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let excerpt = blocks(&readme, "text").remove(0);
+    let printed = common::rxsteer("replay").out;
+    let label = |line: &str| line.chars().take(22).collect::<String>();
+    let today: String = excerpt
+        .lines()
+        .map(|line| {
+            let same = |printed: &&str| label(printed) == label(line);
+            printed.lines().find(same).unwrap_or("(gone)").to_owned() + "\n"
+        })
+        .collect();
+    if std::env::var_os("RXSTEER_UPDATE").is_some() {
+        std::fs::write(&path, readme.replace(&excerpt, &today)).unwrap();
+    } else {
+        assert_eq!(excerpt, today, "run RXSTEER_UPDATE=1 cargo test -p rxsteer --test docs");
+    }
+}
