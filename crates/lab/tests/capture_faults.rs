@@ -400,10 +400,10 @@ fn more_interfaces_than_are_kept_are_an_error() {
 fn paths_that_cannot_be_read_are_named() {
     let folder = env!("CARGO_TARGET_TMPDIR");
     let options = CaptureOptions::default();
-    let error = Captures::open(&[folder], &options).err().expect("a directory");
+    let error = Captures::open(&[folder], &options).expect_err("a directory");
     assert_eq!(error.to_string(), format!("{folder}: is a directory, not a capture"));
     let missing = format!("{folder}/no-such-capture.pcap");
-    let error = Captures::open(&[&missing], &options).err().expect("a missing file");
+    let error = Captures::open(&[&missing], &options).expect_err("a missing file");
     assert!(error.to_string().starts_with(&format!("{missing}: cannot open: No such file")));
 }
 
@@ -427,5 +427,29 @@ fn lightpcapng_5_a_file_and_a_pipe_give_the_same() {
         assert_eq!(file.packets, pipe.packets);
         assert_eq!(file.notes, pipe.notes);
         assert_eq!(file.error_text(), pipe.error_text());
+    }
+}
+
+/// Found by the fuzzer: what is odd about a packet was counted before its fault was, and so again
+/// whenever the fault was met again.
+#[test]
+fn a_packet_with_a_fault_is_not_counted_as_odd() {
+    let options = [option(Little, 6, &Little.b4(65_536)), option(Little, 6, &[0; 3])].concat();
+    let bytes = [
+        section(Little),
+        interface(Little, 1, 0, &option(Little, 14, &Little.b8(i64::MIN as u64))),
+        packet(Little, 0, 1, &[0; 14], &[]),
+        packet(Little, 0, 2, &[0; 14], &options),
+    ]
+    .concat();
+    let reader = Box::new(std::io::Cursor::new(bytes));
+    let mut captures =
+        Captures::from_reader("x", reader, &CaptureOptions::default()).expect("sound");
+    captures.next_packet().expect("sound").expect("a packet");
+    for _ in 0..3 {
+        let error = captures.next_packet().expect_err("an option of the wrong length");
+        assert!(error.to_string().contains("epb_queue has 3 bytes"), "{error}");
+        let kinds: Vec<_> = captures.notes().iter().map(|note| note.kind).collect();
+        assert_eq!(kinds, [NoteKind::TimeOutOfRange { packets: 1 }]);
     }
 }

@@ -219,9 +219,6 @@ impl Pcapng {
             return Err(CaptureFault::CapturedLength { cap_len, most, bound }.into());
         }
         let (ts_ns, fits) = interface.clock.to_ns(units);
-        if !fits {
-            tally.out_of_range += 1;
-        }
         head.ts_ns = ts_ns;
         head.cap_len = cap_len;
         head.orig_len = order.u32(block, 24);
@@ -231,19 +228,23 @@ impl Pcapng {
         let options = PACKET_DATA + (cap_len as usize).next_multiple_of(4);
         let options = &block[options..block.len() - 4];
         if !options.is_empty() {
-            self.packet_options(kind, options, tally, head)?;
+            let queue_fits = self.packet_options(kind, options, head)?;
+            tally.queue_out_of_range += u64::from(!queue_fits);
         }
+        // Counted last: a packet with a fault is met again, and is none.
+        tally.out_of_range += u64::from(!fits);
         Ok(())
     }
 
+    /// Reads the options of a packet; returns whether the number of its queue fits.
     fn packet_options(
         &self,
         kind: u32,
         options: &[u8],
-        tally: &mut Tally,
         head: &mut Head,
-    ) -> Result<(), CaptureFault> {
+    ) -> Result<bool, CaptureFault> {
         let order = self.order;
+        let mut queue_fits = true;
         for_options(order, options, |code, value| {
             match (code, kind) {
                 (FLAGS, _) => {
@@ -261,14 +262,13 @@ impl Pcapng {
                 (QUEUE, ENHANCED_PACKET) => {
                     let queue = order.u32(sized::<4>("epb_queue", value)?, 0);
                     head.queue = u16::try_from(queue).ok().map(QueueId);
-                    if head.queue.is_none() {
-                        tally.queue_out_of_range += 1;
-                    }
+                    queue_fits = head.queue.is_some();
                 }
                 _ => {}
             }
             Ok(())
-        })
+        })?;
+        Ok(queue_fits)
     }
 
     fn simple_packet(
