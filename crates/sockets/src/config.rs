@@ -1,8 +1,9 @@
 //! What a namespace is made with.
 
 use std::fmt;
+use std::sync::Arc;
 
-use crate::Profile;
+use crate::{FlowEvents, Profile};
 
 /// What a namespace is made with.
 #[derive(Clone)]
@@ -19,6 +20,8 @@ pub struct Config {
     /// Most sockets that may be open at a time; one more is refused with
     /// [`SocketError::NoBuffers`](crate::SocketError::NoBuffers).
     pub most_sockets: usize,
+    /// Who hears of the flows of connected sockets.
+    pub events: Option<Arc<dyn FlowEvents>>,
 }
 
 impl Default for Config {
@@ -30,6 +33,7 @@ impl Default for Config {
             key: (0, 0),
             connected_capacity: 64,
             most_sockets: 1 << 24,
+            events: None,
         }
     }
 }
@@ -42,6 +46,7 @@ impl fmt::Debug for Config {
             .field("port_range", &self.port_range)
             .field("connected_capacity", &self.connected_capacity)
             .field("most_sockets", &self.most_sockets)
+            .field("events", &self.events)
             .finish_non_exhaustive()
     }
 }

@@ -7,6 +7,7 @@ mod config;
 mod counters;
 pub mod datagram;
 mod error;
+mod events;
 mod found;
 mod group;
 #[cfg(any(test, feature = "model"))]
@@ -22,6 +23,7 @@ mod table;
 pub use config::Config;
 pub use counters::{Event, IpVersion, UdpCounters, UdpSnapshot};
 pub use error::SocketError;
+pub use events::FlowEvents;
 pub use found::{Found, Stage};
 pub use group::{Choice, ConnectionIdRule, Selector, UserSelector};
 pub use namespace::Namespace;

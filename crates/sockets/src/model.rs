@@ -52,7 +52,10 @@ struct Sock {
     remote6: Ipv6Addr,
     remote_port: u16,
     connected: bool,
+    /// The group of which it is a member.
     group: Option<usize>,
+    /// The group to which it belongs, also while it is connected and no member.
+    home: Option<usize>,
 }
 
 impl Sock {
@@ -164,6 +167,7 @@ impl Model {
             remote_port: 0,
             connected: false,
             group: None,
+            home: None,
         });
         // A model never uses a place twice.
         SocketId { index: self.socks.len() as u32 - 1, generation: 0 }
@@ -353,11 +357,12 @@ impl Model {
         if moved {
             self.rehash(i);
         }
-        if let (Some(group), false) = (self.socks[i].group, moved) {
+        if let (Some(group), false) = (self.socks[i].home, moved) {
             self.groups[group].had_connected = true;
         }
         self.socks[i].connected = true;
         self.file(i);
+        self.go_away(i);
         Ok(())
     }
 
@@ -391,6 +396,7 @@ impl Model {
             self.unhash(i);
         }
         self.regroup(i, old_device);
+        self.come_back(i);
         Ok(())
     }
 
@@ -718,7 +724,7 @@ impl Model {
             *other != i && self.socks[*other].reuseport && self.same_group_key(i, *other)
         });
         let first = same.next();
-        let group = match first.map(|other| (other, self.socks[other].group)) {
+        let group = match first.map(|other| (other, self.socks[other].home)) {
             Some((_, Some(group))) => group,
             Some((other, None)) => {
                 let group = self.found_group();
@@ -741,9 +747,11 @@ impl Model {
             self.socks[i].cpu_given = self.socks[i].cpu.is_some();
         }
         self.socks[i].group = Some(group);
+        self.socks[i].home = Some(group);
     }
 
     fn leave_group(&mut self, i: usize) {
+        self.socks[i].home = None;
         if let Some(group) = self.socks[i].group.take() {
             let members = &mut self.groups[group].members;
             if let Some(place) = members.iter().position(|member| *member == i) {
@@ -752,10 +760,25 @@ impl Model {
         }
     }
 
+    /// Without `left_group` a connected socket is no member, but belongs to its group.
+    fn go_away(&mut self, i: usize) {
+        if !self.quirks.left_group && self.socks[i].connected {
+            let home = self.socks[i].home;
+            self.leave_group(i);
+            self.socks[i].home = home;
+        }
+    }
+
+    fn come_back(&mut self, i: usize) {
+        if let (None, Some(home)) = (self.socks[i].group, self.socks[i].home) {
+            self.add_to_group(i, home);
+        }
+    }
+
     /// Without `left_group` a member whose device changes goes to the group of its new key.
     fn regroup(&mut self, i: usize, old_device: Option<DeviceId>) {
         let sock = &self.socks[i];
-        if self.quirks.left_group || sock.group.is_none() || sock.device == old_device {
+        if self.quirks.left_group || sock.home.is_none() || sock.device == old_device {
             return;
         }
         self.leave_group(i);
@@ -763,9 +786,10 @@ impl Model {
         let group = on_port
             .filter(|other| **other != i && self.socks[**other].reuseport)
             .filter(|other| self.same_group_key(i, **other))
-            .find_map(|other| self.socks[*other].group);
+            .find_map(|other| self.socks[*other].home);
         let group = group.unwrap_or_else(|| self.found_group());
         self.add_to_group(i, group);
+        self.go_away(i);
     }
 
     /// A change of local address or device: list, group and 4-tuple follow.

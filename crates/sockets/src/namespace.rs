@@ -168,3 +168,9 @@ impl Namespace {
 
 #[cfg(test)]
 mod agree;
+#[cfg(test)]
+mod departures;
+#[cfg(test)]
+mod field_reports;
+#[cfg(test)]
+mod tests;

@@ -210,6 +210,9 @@ impl Published {
                 self.publish_group(writer, *group);
             }
         }
+        for change in &changes {
+            writer.tell_flow(change.i);
+        }
     }
 
     fn publish_group(&self, writer: &Writer, group: u32) {

@@ -61,7 +61,9 @@ pub(crate) struct Sock {
     pub(super) remote6: u128,
     pub(super) remote_port: u16,
     pub(super) connected: bool,
-    /// Its reuseport group; 0: none.
+    /// The reuseport group it belongs to; 0: none.
+    pub(super) home: u32,
+    /// The group of which it is a member at present: its home, or 0 while it is connected.
     pub(super) group: u32,
     /// Places on the list of its port and on that of its address.
     pub(super) port_rank: i64,
@@ -69,6 +71,8 @@ pub(crate) struct Sock {
     /// The address on whose list it is; differs from its own only within an operation.
     pub(super) listed_at: u128,
     pub(super) filed: Option<Filed>,
+    /// The flow that the steering side was told of.
+    pub(super) flow: Option<Tuple>,
     /// What look-ups see of it at present.
     pub(super) published: Footprint,
 }
@@ -99,11 +103,13 @@ impl Sock {
             remote6: 0,
             remote_port: 0,
             connected: false,
+            home: 0,
             group: 0,
             port_rank: 0,
             rank: 0,
             listed_at: 0,
             filed: None,
+            flow: None,
             published: Footprint::default(),
         }
     }

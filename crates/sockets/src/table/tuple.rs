@@ -27,6 +27,12 @@ impl Tuple {
         }
     }
 
+    /// Returns whether both addresses are IPv4.
+    #[inline]
+    pub(crate) const fn is_v4(&self) -> bool {
+        is_v4(self.local) && is_v4(self.remote)
+    }
+
     /// Returns both ports as one number.
     #[inline]
     pub(crate) const fn ports(&self) -> u32 {
@@ -49,7 +55,7 @@ impl TupleHash {
     #[inline]
     pub(crate) const fn of(self, tuple: &Tuple) -> u64 {
         // The length in the last word's top byte tells the two layouts apart (SipHash, section 2).
-        if is_v4(tuple.local) && is_v4(tuple.remote) {
+        if tuple.is_v4() {
             let addresses = (tuple.local as u32 as u64) << 32 | tuple.remote as u32 as u64;
             return self.start.word(addresses).finish(tuple.ports() as u64 | 12 << 56);
         }

@@ -11,12 +11,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use crate::events::flow_key;
 use crate::group::{GroupView, HAS_REMOTE4, HAS_REMOTE6, MOST_MEMBERS, Member, Selector};
 use crate::profile::Quirks;
-use crate::{Config, Family, Owner, SocketError, SocketId, SocketOption};
+use crate::{Config, Family, FlowEvents, Owner, SocketError, SocketId, SocketOption};
 
 use super::bind::{Chain, FreePorts};
 #[cfg(feature = "hash4")]
@@ -36,6 +38,8 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Group {
     members: Vec<u32>,
+    /// Sockets that belong to it, but are connected at present.
+    away: usize,
     had_connected: bool,
     selector: Selector,
 }
@@ -61,6 +65,7 @@ pub(crate) struct Writer {
     highest: i64,
     filings: u64,
     random: u64,
+    events: Option<Arc<dyn FlowEvents>>,
     #[cfg(feature = "hash4")]
     pub(super) records: Records,
 }
@@ -86,6 +91,7 @@ impl Writer {
             highest: 0,
             filings: 0,
             random: config.key.0 ^ config.key.1.rotate_left(32),
+            events: config.events.clone(),
             #[cfg(feature = "hash4")]
             records: Records::default(),
         }
@@ -198,7 +204,7 @@ impl Writer {
         selector: Selector,
     ) -> Result<(), SocketError> {
         let i = self.index(id)?;
-        let group = self.sock(i).group;
+        let group = self.sock(i).home;
         self.groups.get_mut(&group).ok_or(SocketError::Invalid)?.selector = selector;
         let mut touched = Touched::default();
         touched.group(group, When::Before);
@@ -342,7 +348,7 @@ impl Writer {
                 }
             }
         });
-        let group = self.sock(i).group;
+        let group = self.sock(i).home;
         if wildcard {
             self.rehash(i, &mut touched);
         } else if let Some(group) = self.groups.get_mut(&group) {
@@ -351,9 +357,10 @@ impl Writer {
         self.sock_mut(i).connected = true;
         if self.quirks.left_group {
             self.leave_group(i, &mut touched);
+        } else {
+            self.go_away(i, &mut touched);
         }
         self.file(i);
-        touched.group(self.sock(i).group, When::After);
         touched.socket(i);
         published.publish(self, touched);
         Ok(())
@@ -389,8 +396,13 @@ impl Writer {
         } else if !sock.address_named {
             self.rehash(i, &mut touched);
         }
-        self.regroup(i, old_device, &mut touched)?;
-        touched.group(self.sock(i).group, When::Before);
+        let sock = self.sock(i);
+        let (home, away) = (sock.home, sock.home != sock.group);
+        if sock.device != old_device {
+            self.regroup(i, old_device, &mut touched)?;
+        } else if away {
+            self.come_back(i, home, &mut touched)?;
+        }
         touched.socket(i);
         published.publish(self, touched);
         Ok(())
@@ -402,6 +414,7 @@ impl Writer {
         self.unhash(i, &mut touched);
         let sock = self.sock_mut(i);
         sock.joined.clear();
+        sock.connected = false;
         touched.socket(i);
         published.publish(self, touched);
         published.set_joined(i, &[]);
@@ -505,7 +518,7 @@ impl Writer {
     fn join_at_bind(&mut self, i: u32, touched: &mut Touched) -> Result<(), SocketError> {
         let key = self.sock(i).group_key(!self.quirks.left_group);
         let first = self.by_key.get(&key).and_then(|map| map.values().next().copied());
-        let group = match first.map(|first| (first, self.sock(first).group)) {
+        let group = match first.map(|first| (first, self.sock(first).home)) {
             Some((first, 0)) => {
                 let group = self.found_group();
                 self.add_to_group(first, group, touched)?;
@@ -517,7 +530,7 @@ impl Writer {
         self.add_to_group(i, group, touched)
     }
 
-    /// Without `left_group` a member whose device changes goes to the group of its new key.
+    /// Without `left_group` a socket whose device changes goes to the group of its new key.
     fn regroup(
         &mut self,
         i: u32,
@@ -525,21 +538,41 @@ impl Writer {
         touched: &mut Touched,
     ) -> Result<(), SocketError> {
         let sock = self.sock(i);
-        if self.quirks.left_group || sock.group == 0 || sock.device == old_device {
+        if self.quirks.left_group || sock.home == 0 || sock.device == old_device {
             return Ok(());
         }
         let key = sock.group_key(true);
         self.leave_group(i, touched);
         let others = self.by_key.get(&key).into_iter().flat_map(BTreeMap::values);
-        let group = others.filter(|other| **other != i).map(|other| self.sock(*other).group);
-        let group = group.into_iter().find(|group| *group != 0);
+        let homes = others.filter(|other| **other != i).map(|other| self.sock(*other).home);
+        let group = homes.into_iter().find(|group| *group != 0);
         let group = group.unwrap_or_else(|| self.found_group());
-        if self.add_to_group(i, group, touched).is_err() {
-            // The group of that key is full: it stands alone.
-            let group = self.found_group();
-            self.add_to_group(i, group, touched)?;
+        self.come_back(i, group, touched)?;
+        if self.sock(i).connected {
+            self.go_away(i, touched);
         }
         Ok(())
+    }
+
+    /// Takes a socket that connects out of its group, to which it still belongs.
+    fn go_away(&mut self, i: u32, touched: &mut Touched) {
+        let home = self.sock(i).group;
+        if home != 0 {
+            self.groups.entry(home).or_default().away += 1;
+            self.leave_group(i, touched);
+            self.sock_mut(i).home = home;
+        }
+    }
+
+    /// Makes a socket a member of a group to which it may belong already.
+    fn come_back(&mut self, i: u32, group: u32, touched: &mut Touched) -> Result<(), SocketError> {
+        if self.add_to_group(i, group, touched).is_ok() {
+            return Ok(());
+        }
+        // The group is full by now: it stands alone.
+        self.leave_group(i, touched);
+        let group = self.found_group();
+        self.add_to_group(i, group, touched)
     }
 
     fn found_group(&mut self) -> u32 {
@@ -558,14 +591,16 @@ impl Writer {
         group: u32,
         touched: &mut Touched,
     ) -> Result<(), SocketError> {
-        let members = &mut self.groups.entry(group).or_default().members;
-        if members.len() >= MOST_MEMBERS {
+        let was_away = self.sock(i).home == group;
+        let own = self.groups.entry(group).or_default();
+        if own.members.len() >= MOST_MEMBERS {
             return Err(SocketError::NoBuffers);
         }
-        members.push(i);
+        own.members.push(i);
+        own.away -= usize::from(was_away);
         let linux = self.quirks.left_group;
         let sock = self.sock_mut(i);
-        sock.group = group;
+        (sock.home, sock.group) = (group, group);
         if linux {
             touched.counts_cpu(i);
         }
@@ -574,18 +609,20 @@ impl Writer {
         Ok(())
     }
 
+    /// Takes a socket out of its group for good.
     fn leave_group(&mut self, i: u32, touched: &mut Touched) {
-        let group = std::mem::take(&mut self.sock_mut(i).group);
-        let Some(members) = self.groups.get_mut(&group).map(|group| &mut group.members) else {
-            return;
-        };
-        if let Some(place) = members.iter().position(|member| *member == i) {
-            members.swap_remove(place);
+        let sock = self.sock_mut(i);
+        let (home, member) = (std::mem::take(&mut sock.home), std::mem::take(&mut sock.group));
+        let Some(group) = self.groups.get_mut(&home) else { return };
+        if member == 0 {
+            group.away -= 1;
+        } else if let Some(place) = group.members.iter().position(|member| *member == i) {
+            group.members.swap_remove(place);
         }
-        if members.is_empty() {
-            self.groups.remove(&group);
+        if group.members.is_empty() && group.away == 0 {
+            self.groups.remove(&home);
         }
-        touched.group(group, When::After);
+        touched.group(home, When::After);
     }
 
     /// Returns a group as look-ups see it; `None` if it is no more.
@@ -607,6 +644,21 @@ impl Writer {
         let remotes = if sock.remote4 != 0 { HAS_REMOTE4 } else { 0 }
             | if sock.remote6 != 0 { HAS_REMOTE6 } else { 0 };
         Member { socket: self.id(i), connected: sock.connected, flags: sock.flags() | remotes }
+    }
+
+    /// Tells of the flow that a socket has or no longer has.
+    pub(super) fn tell_flow(&mut self, i: u32) {
+        let id = self.id(i);
+        let sock = self.sock_mut(i);
+        let flow = sock.connected.then(|| sock.tuple());
+        let old = std::mem::replace(&mut sock.flow, flow);
+        let Some(events) = self.events.as_ref().filter(|_| old != flow) else { return };
+        if let Some(old) = old {
+            events.withdrawn(id, &flow_key(&old));
+        }
+        if let Some(flow) = flow {
+            events.connected(id, &flow_key(&flow));
+        }
     }
 
     /// Changes what a group key consists of.

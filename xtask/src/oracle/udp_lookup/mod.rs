@@ -182,5 +182,4 @@ fn play_once(scenario: &Scenario, args: &Args, excuse: &[String], key: u64) -> R
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests;
