@@ -28,6 +28,10 @@ use checksum::{fold, sum};
 /// Bytes of a UDP header.
 pub const UDP_HEADER_LEN: usize = 8;
 
+/// Bytes of a datagram, header included, up to which its checksum is verified at arrival in any case:
+/// no reader's copy to join the sum with would save anything. The value is Linux's.
+pub const VERIFIED_AT_ARRIVAL_LEN: usize = 76;
+
 const PROTO_UDP: u8 = 17;
 
 /// Why a datagram is dropped before it reaches a socket. All are part of `InErrors`.
@@ -192,23 +196,44 @@ impl<'a> Udp<'a> {
     /// [`Malformed::BadChecksum`]; [`Malformed::NoChecksum`] if there is none over IPv6 and the rules
     /// do not allow that.
     pub fn verify(&self, addresses: &Addresses, rules: Rules) -> Result<Checksum, Malformed> {
-        match self.defer(addresses, rules)? {
-            Checksum::Deferred(partial) if !completes(partial, self.payload) => {
-                Err(Malformed::BadChecksum)
-            }
-            Checksum::Deferred(_) | Checksum::Verified => Ok(Checksum::Verified),
-            Checksum::Absent => Ok(Checksum::Absent),
+        match self.partial(addresses, rules)? {
+            Checksum::Deferred(partial) => self.complete(partial),
+            known @ (Checksum::Verified | Checksum::Absent) => Ok(known),
         }
     }
 
-    /// Prepares the check for the reader: sums up all but the payload.
+    /// Checks what is cheap to check now and leaves the payload to the reader, as Linux does.
     ///
-    /// Linux leaves the payload to the reader, who touches it anyway; a socket filter, an
-    /// encapsulation handler and the case "no socket" need [`verify`](Self::verify) at arrival.
+    /// Sums up all but the payload; the payload too if the datagram has at most
+    /// [`VERIFIED_AT_ARRIVAL_LEN`] bytes. A socket filter, an encapsulation handler and the case "no
+    /// socket" need [`verify`](Self::verify) at arrival.
     ///
     /// # Errors
-    /// [`Malformed::NoChecksum`], as for [`verify`](Self::verify).
+    /// As [`verify`](Self::verify); a wrong checksum only of a short datagram.
     pub fn defer(&self, addresses: &Addresses, rules: Rules) -> Result<Checksum, Malformed> {
+        match self.partial(addresses, rules)? {
+            Checksum::Deferred(partial) if self.len() <= VERIFIED_AT_ARRIVAL_LEN => {
+                self.complete(partial)
+            }
+            known => Ok(known),
+        }
+    }
+
+    /// Bytes of header and payload.
+    const fn len(&self) -> usize {
+        UDP_HEADER_LEN + self.payload.len()
+    }
+
+    fn complete(&self, partial: u16) -> Result<Checksum, Malformed> {
+        if completes(partial, self.payload) {
+            Ok(Checksum::Verified)
+        } else {
+            Err(Malformed::BadChecksum)
+        }
+    }
+
+    /// Returns the verdict if it needs no look at the payload, or the sum of all else.
+    fn partial(&self, addresses: &Addresses, rules: Rules) -> Result<Checksum, Malformed> {
         if self.checksum == 0 {
             return match addresses.version() {
                 IpVersion::V6 if !rules.ipv6_zero_allowed => Err(Malformed::NoChecksum),
@@ -218,8 +243,7 @@ impl<'a> Udp<'a> {
         if rules.device_verified {
             return Ok(Checksum::Verified);
         }
-        let len = UDP_HEADER_LEN + self.payload.len();
-        Ok(Checksum::Deferred(fold(addresses.sum(len) + sum(self.header))))
+        Ok(Checksum::Deferred(fold(addresses.sum(self.len()) + sum(self.header))))
     }
 }
 

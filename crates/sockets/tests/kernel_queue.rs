@@ -1,9 +1,11 @@
 //! The receive queue beside a socket of the running kernel: the same datagrams, reads and limits, and
 //! after each step the same bytes waiting, the same drops and the same datagram read.
 //!
-//! Over loopback, on a port that the kernel chooses; needs no rights. Prints why if it skips.
+//! Over loopback, on a port that the kernel chooses. Wrong checksums need a raw socket, and so
+//! `CAP_NET_RAW`; the rest needs no rights. Prints why if it skips.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,13 +13,15 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt;
-use rxsteer_sockets::Profile;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, sockopt};
+use rxsteer_sockets::datagram::{Addresses, Checksum, Rules, Udp};
 use rxsteer_sockets::queue::{Datagram, Limits, QueueContext, ReceiveQueue, RecvError, Simulated};
+use rxsteer_sockets::{IpVersion, Profile};
 
 /// Payload sizes, each with its own true size: of one slab size, of two, of several pages.
 const SIZES: [usize; 7] = [8, 100, 200, 1000, 3000, 8000, 20_000];
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 8;
 const STEPS: usize = 250;
 const AT_MOST: Duration = Duration::from_secs(10);
 
@@ -38,7 +42,6 @@ struct Seen {
 impl Kernel {
     fn new() -> std::io::Result<Self> {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        receiver.set_nonblocking(true)?;
         let local = receiver.local_addr()?;
         Ok(Self { receiver, sender: UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?, local })
     }
@@ -57,15 +60,34 @@ impl Kernel {
         })
     }
 
-    /// Sends, and waits until the kernel has queued or dropped the datagram.
-    fn send(&self, name: u64, len: usize) -> Seen {
-        let before = self.seen().unwrap();
-        let mut bytes = vec![0; len];
-        bytes[..8].copy_from_slice(&name.to_be_bytes());
-        self.sender.send_to(&bytes, self.local).unwrap();
+    /// Looks until the socket is in the table: sockets that come and go beside it can hide it from one
+    /// reading.
+    fn look(&self) -> Seen {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
-            let now = self.seen().unwrap();
+            if let Some(seen) = self.seen() {
+                return seen;
+            }
+            assert!(Instant::now() < deadline, "the socket left /proc/net/udp");
+        }
+    }
+
+    /// Sends, and waits until the kernel has queued or dropped the datagram.
+    fn send(&self, name: u64, len: usize) -> Seen {
+        let mut bytes = vec![0; len];
+        bytes[..8].copy_from_slice(&name.to_be_bytes());
+        self.after(|| {
+            self.sender.send_to(&bytes, self.local).unwrap();
+        })
+    }
+
+    /// Sends somehow, and waits until the kernel has queued or dropped the datagram.
+    fn after(&self, send: impl FnOnce()) -> Seen {
+        let before = self.look();
+        send();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let now = self.look();
             if now != before {
                 return now;
             }
@@ -74,22 +96,27 @@ impl Kernel {
         }
     }
 
-    fn name(result: std::io::Result<usize>, buffer: &[u8; 8]) -> Option<u64> {
-        match result {
-            Ok(_) => Some(u64::from_be_bytes(*buffer)),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => None,
+    fn read(&self, flags: RecvFlags) -> Option<u64> {
+        let mut buffer = [0; 8]; // the rest is cut off, as a datagram socket does
+        match rustix::net::recv(&self.receiver, &mut buffer, flags | RecvFlags::DONTWAIT) {
+            Ok(_) => Some(u64::from_be_bytes(buffer)),
+            Err(rustix::io::Errno::AGAIN) => None,
             Err(error) => panic!("{error}"),
         }
     }
 
     fn recv(&self) -> Option<u64> {
-        let mut buffer = [0; 8]; // the rest is cut off, as a datagram socket does
-        Self::name(self.receiver.recv(&mut buffer), &buffer)
+        self.read(RecvFlags::empty())
     }
 
     fn peek(&self) -> Option<u64> {
-        let mut buffer = [0; 8];
-        Self::name(self.receiver.peek(&mut buffer), &buffer)
+        self.read(RecvFlags::PEEK)
+    }
+
+    /// Asks `poll(2)`, which looks at checksums only for a socket in blocking mode, as this one is.
+    fn is_readable(&self) -> bool {
+        let mut fds = [PollFd::new(&self.receiver, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
     }
 
     /// Sets the buffer and returns what the kernel made of it.
@@ -185,7 +212,7 @@ fn the_running_kernel_admits_and_drops_the_same() {
                     waiting -= read.as_ref().map_or(0, |datagram| u64::from(datagram.true_size));
                     let read = read.map(|datagram| datagram.timestamp_ns);
                     assert_eq!(kernel.recv().ok_or(RecvError::Empty), read, "{at}");
-                    assert_eq!(kernel.seen().unwrap().waiting, waiting, "{at}");
+                    assert_eq!(kernel.look().waiting, waiting, "{at}");
                     let _ = exact.try_recv();
                 }
             }
@@ -196,10 +223,137 @@ fn the_running_kernel_admits_and_drops_the_same() {
             assert_eq!(queue.try_recv().map(|datagram| datagram.timestamp_ns), Ok(name));
         }
         assert_eq!(queue.try_recv().unwrap_err(), RecvError::Empty);
-        let seen = kernel.seen().unwrap();
+        let seen = kernel.look();
         assert_eq!(seen, Seen { waiting: 0, drops: queue.credit().drops() });
         drops += seen.drops;
     }
     println!("{steps} steps, {drops} drops, {held_back} sends that only the exact queue admitted");
     assert!(drops > 100, "the histories must fill the buffer");
+}
+
+/// A datagram from port 9 to this port over loopback, its checksum right, wrong or absent.
+fn segment(name: u64, port: u16, payload_len: u16, checksum: Sent) -> Vec<u8> {
+    let length = 8 + payload_len;
+    let mut bytes = [&[0, 9][..], &port.to_be_bytes(), &length.to_be_bytes(), &[0, 0]].concat();
+    bytes.extend(name.to_be_bytes());
+    bytes.resize(length.into(), 0);
+    if checksum != Sent::Absent {
+        // Word after word, an odd last byte as the upper half of one (RFC 1071).
+        let pseudo = [0x7f00, 1, 0x7f00, 1, 17, u32::from(length)];
+        let word =
+            |word: &[u8]| u32::from(word[0]) << 8 | word.get(1).map_or(0, |low| (*low).into());
+        let mut sum: u32 = bytes.chunks(2).map(word).chain(pseudo).sum();
+        while sum >> 16 != 0 {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        let right = if sum == 0xffff { 0xffff } else { !sum as u16 };
+        let sent = if checksum == Sent::Wrong { right ^ 0x0100 } else { right };
+        bytes[6..8].copy_from_slice(&sent.to_be_bytes());
+    }
+    bytes
+}
+
+/// `InCsumErrors` of `Udp` in `/proc/net/snmp`.
+fn checksum_errors() -> u64 {
+    let counters = fs::read_to_string("/proc/net/snmp").unwrap();
+    let mut lines = counters.lines().filter(|line| line.starts_with("Udp: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.split(' ').position(|name| name == "InCsumErrors").unwrap();
+    values.split(' ').nth(at).unwrap().parse().unwrap()
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sent {
+    Right,
+    Wrong,
+    Absent,
+}
+
+#[test]
+fn the_running_kernel_finds_wrong_checksums_at_the_same_step() {
+    let raw =
+        rustix::net::socket(AddressFamily::INET, SocketType::RAW, Some(rustix::net::ipproto::UDP));
+    let raw = match (raw, unfit()) {
+        (Ok(raw), None) => raw,
+        (Err(error), _) => return println!("skipped: no raw socket: {error}"),
+        (_, Some(why)) => return println!("skipped: {why}"),
+    };
+    let begin = Instant::now();
+    let (mut found_at_arrival, mut found_at_reads, mut found_at_polls) = (0, 0, 0);
+    for seed in 1..=SEEDS {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let kernel = Kernel::new().unwrap();
+        let context = Arc::new(QueueContext::default());
+        let queue = ReceiveQueue::with_release(&context, Limits::default(), Profile::Linux);
+        let mut waiting: u64 = 0;
+        for step in 0..STEPS {
+            if begin.elapsed() > AT_MOST {
+                return println!("time is up at seed {seed}, step {step}");
+            }
+            let name = step as u64;
+            let at = format!("seed {seed}, step {step}");
+            let drops = queue.credit().drops();
+            match random.below(10) {
+                0 => {
+                    assert_eq!(kernel.is_readable(), queue.is_readable(), "{at}");
+                    found_at_polls += queue.credit().drops() - drops;
+                }
+                1 => {
+                    let peeked = queue.peek(|front| front.timestamp_ns).ok();
+                    assert_eq!(kernel.peek(), peeked, "{at}");
+                }
+                2..=5 => {
+                    let read = queue.try_recv().map(|datagram| datagram.timestamp_ns);
+                    assert_eq!(kernel.recv(), read.ok(), "{at}");
+                    found_at_reads += queue.credit().drops() - drops;
+                }
+                _ => {
+                    let sent =
+                        [Sent::Right, Sent::Wrong, Sent::Wrong, Sent::Absent][random.below(4)];
+                    let payload_len = [8, 67, 68, 69, 70, 500][random.below(6)];
+                    let bytes = segment(name, kernel.local.port(), payload_len, sent);
+                    let send = || {
+                        rustix::net::sendto(&raw, &bytes, SendFlags::empty(), &kernel.local)
+                            .unwrap();
+                    };
+                    let addresses =
+                        Addresses::V4 { src: Ipv4Addr::LOCALHOST, dst: Ipv4Addr::LOCALHOST };
+                    let udp = Udp::parse(&bytes, IpVersion::V4).unwrap();
+                    let Ok(checksum) = udp.defer(&addresses, Rules::default()) else {
+                        // Refused at arrival, before a socket is looked for: no drop of the socket.
+                        let (before, seen) = (checksum_errors(), kernel.look());
+                        send();
+                        let deadline = Instant::now() + Duration::from_secs(5);
+                        while checksum_errors() == before {
+                            assert!(Instant::now() < deadline, "{at}: {payload_len} not refused");
+                        }
+                        assert_eq!(kernel.look(), seen, "{at}");
+                        found_at_arrival += 1;
+                        continue;
+                    };
+                    let seen = kernel.after(send);
+                    assert_eq!(checksum == Checksum::Absent, sent == Sent::Absent);
+                    let mut datagram = Datagram::new(
+                        kernel.local,
+                        Ipv4Addr::LOCALHOST.into(),
+                        udp.payload.to_vec(),
+                    );
+                    datagram.checksum = checksum;
+                    datagram.timestamp_ns = name;
+                    datagram.true_size = (seen.waiting - waiting) as u32;
+                    queue.push(datagram).unwrap();
+                }
+            }
+            let seen = kernel.look();
+            assert_eq!(seen.drops, queue.credit().drops(), "{at}");
+            waiting = seen.waiting;
+        }
+        let left = std::iter::from_fn(|| queue.try_recv().ok()).count();
+        assert_eq!(std::iter::from_fn(|| kernel.recv()).count(), left, "seed {seed}");
+    }
+    println!(
+        "wrong checksums found: {found_at_arrival} at arrival, {found_at_reads} by reads, \
+         {found_at_polls} by polls"
+    );
+    assert!(found_at_arrival > 100 && found_at_reads > 100 && found_at_polls > 10);
 }

@@ -218,15 +218,22 @@ fn checksum_zero_valid_and_invalid_over_both_versions() {
 }
 
 #[test]
-fn a_deferred_checksum_is_completed_by_the_payload() {
-    for payload in [&b""[..], b"a", b"ab", b"abcdefg"] {
-        let bytes = datagram(&V6, payload);
-        let udp = Udp::parse(&bytes, IpVersion::V6).unwrap();
-        let Ok(Checksum::Deferred(partial)) = udp.defer(&V6, Rules::default()) else {
-            panic!("a checksum that is there and not vouched for is deferred");
-        };
-        assert!(completes(partial, payload));
-        assert!(!completes(partial, b"other"));
+fn a_checksum_is_deferred_above_76_bytes_and_completed_by_the_payload() {
+    for payload_len in [0, 1, 67, 68, 69, 70, 1400] {
+        let payload = vec![7; payload_len];
+        let right = datagram(&V6, &payload);
+        let mut wrong = right.clone();
+        wrong[6] ^= 1;
+        let defer = |bytes| Udp::parse(bytes, IpVersion::V6).unwrap().defer(&V6, Rules::default());
+        match (defer(&right), defer(&wrong)) {
+            (Ok(Checksum::Verified), Err(Malformed::BadChecksum)) => assert!(payload_len <= 68),
+            (Ok(Checksum::Deferred(right)), Ok(Checksum::Deferred(wrong))) => {
+                assert!(payload_len > 68);
+                assert!(completes(right, &payload) && !completes(wrong, &payload));
+                assert!(!completes(right, &payload[1..]));
+            }
+            other => panic!("{payload_len}: {other:?}"),
+        }
     }
 }
 

@@ -258,18 +258,24 @@ fn a_bad_checksum_is_admitted_and_refused_at_the_read() {
 fn real_bytes_are_verified_when_read() {
     use crate::datagram::{Addresses, Rules, Udp};
     let addresses = Addresses::V4 { src: [192, 0, 2, 1].into(), dst: [198, 51, 100, 53].into() };
-    // The datagram summed up by hand in the tests of `datagram`.
-    let wire = [0x30, 0x39, 0, 0x35, 0, 12, 0x1e, 0x37, b'a', b'b', b'c', b'd'];
+    // The datagram summed up by hand in the tests of `datagram`, "abcd", with a hundred zeros behind:
+    // they add to no word, but to the length, which is twice in the sum: 1e37 - 2 * 100 = 1d6f.
+    let mut wire = vec![0x30, 0x39, 0, 0x35, 0, 112, 0x1d, 0x6f, b'a', b'b', b'c', b'd'];
+    wire.resize(112, 0);
     let udp = Udp::parse(&wire, IpVersion::V4).unwrap();
     let checksum = udp.defer(&addresses, Rules::default()).unwrap();
+    assert!(matches!(checksum, Checksum::Deferred(_)));
     let context = Arc::default();
     let queue = ReceiveQueue::new(&context, Limits::default());
-    for payload in [&b"abcd"[..], b"abce", b"abc"] {
+    let mut other = udp.payload.to_vec();
+    other[50] = 1;
+    for payload in [udp.payload.to_vec(), other, udp.payload[1..].to_vec()] {
         let peer = SocketAddr::from(([192, 0, 2, 1], udp.src_port));
         let datagram = Datagram::new(peer, [198, 51, 100, 53].into(), payload);
         queue.push(Datagram { checksum, ..datagram }).unwrap();
     }
-    assert_eq!(queue.try_recv().unwrap().payload, b"abcd");
+    let read = queue.try_recv().unwrap();
+    assert_eq!((&read.payload[..], read.checksum), (udp.payload, Checksum::Verified));
     assert_eq!(queue.try_recv().unwrap_err(), RecvError::Empty);
     assert_eq!(queue.counters().in_csum_errors, 2);
 }
