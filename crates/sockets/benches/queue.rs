@@ -166,12 +166,36 @@ fn alone(c: &mut Criterion) {
     group.finish();
 }
 
+/// Prints the bytes that an idle socket's queue holds, by what the process holds more after use.
+fn idle(_: &mut Criterion) {
+    const QUEUES: u64 = 1_000_000;
+    let pages = || -> Option<u64> {
+        let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+        statm.split(' ').nth(1)?.parse().ok()
+    };
+    let context = Arc::new(QueueContext::default());
+    let before = pages();
+    let queues: Vec<_> = (0..QUEUES)
+        .map(|_| {
+            let queue = ReceiveQueue::new(&context, Limits::default());
+            (0..40).for_each(|_| queue.push(datagram()).expect("room"));
+            queue.try_recv_batch(40).expect("40 wait").for_each(used);
+            queue
+        })
+        .collect();
+    if let (Some(before), Some(after)) = (before, pages()) {
+        let bytes = after.saturating_sub(before) * 4096 / QUEUES;
+        eprintln!("idle: {bytes} bytes for each of {QUEUES} queues, after 40 datagrams each");
+    }
+    black_box(queues);
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_millis(1000));
-    targets = alone, through
+    targets = idle, alone, through
 }
 criterion_main!(benches);
