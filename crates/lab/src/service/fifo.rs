@@ -31,6 +31,9 @@ use crate::host::{Costs, Host};
 pub struct Fifo {
     cpus: Cpus,
     work: Vec<CpuWork>,
+    /// Jobs under way; queues hold their places, so that moving work moves 16 bytes.
+    jobs: Vec<Job>,
+    free: Vec<u32>,
     /// End of the running work of each busy CPU.
     events: BinaryHeap<Reverse<(u64, u16)>>,
     rings: Vec<Ring>,
@@ -65,7 +68,8 @@ struct CpuWork {
 
 #[derive(Clone, Copy, Debug)]
 struct Work {
-    job: Job,
+    /// Place of its job.
+    job: u32,
     kind: Kind,
     cost_ns: u64,
 }
@@ -94,6 +98,8 @@ impl Fifo {
         Self {
             work: cpus.states.iter().map(|_| CpuWork::default()).collect(),
             cpus,
+            jobs: Vec::new(),
+            free: Vec::new(),
             events: BinaryHeap::new(),
             rings: host.queues.iter().map(|q| Ring::new(q.irq_cpu)).collect(),
             costs: host.costs,
@@ -103,6 +109,35 @@ impl Fifo {
             reads_waiting: 0,
             last_ns: 0,
         }
+    }
+
+    fn keep(&mut self, job: Job) -> u32 {
+        match self.free.pop() {
+            Some(place) => {
+                self.jobs[place as usize] = job;
+                place
+            }
+            None => {
+                self.jobs.push(job);
+                self.jobs.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Ends a job: its place is free.
+    fn end(&mut self, job: u32) {
+        self.free.push(job);
+    }
+
+    fn lose<S: Stages>(&mut self, job: u32, cause: Drop, now: u64, stages: &mut S) {
+        stages.dropped(&self.jobs[job as usize], cause, now);
+        self.end(job);
+    }
+
+    /// Returns whether no job is under way.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.free.len() == self.jobs.len()
     }
 
     /// Puts work at the end of a CPU's queue.
@@ -137,7 +172,8 @@ impl Fifo {
             Kind::Read => {
                 self.reads_waiting -= 1;
                 self.cpus.states[cpu.index()].load.read += 1;
-                stages.read(&work.job, cpu, now);
+                stages.read(&self.jobs[work.job as usize], cpu, now);
+                self.end(work.job);
                 0
             }
         };
@@ -158,14 +194,15 @@ impl Fifo {
     }
 
     /// Decides on a packet; returns what it costs the CPU that took it besides the taking.
-    fn taken<S: Stages>(&mut self, job: Job, on: CpuId, now: u64, stages: &mut S) -> u64 {
-        let ring = &mut self.rings[job.queue.index()];
+    fn taken<S: Stages>(&mut self, job: u32, on: CpuId, now: u64, stages: &mut S) -> u64 {
+        let queue = self.jobs[job as usize].queue.index();
+        let ring = &mut self.rings[queue];
         ring.waiting -= 1;
         ring.taken += 1;
         let over = ring.waiting == 0 || ring.taken >= self.weight;
         self.cpus.states[on.index()].load.taken += 1;
         let cost = self.place(job, on, now, stages, false);
-        if over { cost + self.signal(job.queue.index(), on, now + cost) } else { cost }
+        if over { cost + self.signal(queue, on, now + cost) } else { cost }
     }
 
     /// Signals the CPUs that a ring's packets went to; returns what it costs CPU `on`.
@@ -194,19 +231,22 @@ impl Fifo {
 
     fn place<S: Stages>(
         &mut self,
-        job: Job,
+        job: u32,
         on: CpuId,
         now: u64,
         stages: &mut S,
         again: bool,
     ) -> u64 {
-        let choice = stages.choose(&job, on, now, &self.cpus, again);
+        let of = &self.jobs[job as usize];
+        let queue = of.queue.index();
+        let protocol_ns = self.protocol_ns(of.class);
+        let choice = stages.choose(of, on, now, &self.cpus, again);
         if choice.decision.reason == Reason::Shed {
-            stages.dropped(&job, Drop::Shed, now);
+            self.lose(job, Drop::Shed, now, stages);
             return u64::from(choice.cost_ns);
         }
         if choice.is_inline() {
-            let cost_ns = self.protocol_ns(&job);
+            let cost_ns = protocol_ns;
             let work = Work { job, kind: Kind::ProcessInline, cost_ns };
             if again {
                 self.give(on, work, now);
@@ -217,15 +257,15 @@ impl Fifo {
         }
         let to = choice.decision.cpu;
         let cost_here = u64::from(choice.cost_ns) + u64::from(self.costs.backlog);
-        let mut cost_ns = self.protocol_ns(&job);
+        let mut cost_ns = protocol_ns;
         let Some(state) = self.cpus.states.get_mut(to.index()).filter(|s| s.online) else {
-            stages.dropped(&job, Drop::Offline, now);
+            self.lose(job, Drop::Offline, now, stages);
             return cost_here;
         };
         let waiting = state.tail.wrapping_sub(state.head);
         if waiting > self.max_backlog {
             state.load.dropped += 1;
-            stages.dropped(&job, Drop::Backlog(to), now);
+            self.lose(job, Drop::Backlog(to), now, stages);
             return cost_here;
         }
         state.tail = state.tail.wrapping_add(1);
@@ -236,29 +276,33 @@ impl Fifo {
             if waiting == 0 {
                 cost_ns += u64::from(self.costs.signal_take);
                 self.work[to.index()].unsignalled = true;
-                self.rings[job.queue.index()].owed.push(to);
+                self.rings[queue].owed.push(to);
             }
         }
-        stages.queued(&job, &choice, self.cpus.tail(to));
+        stages.queued(&self.jobs[job as usize], &choice, self.cpus.tail(to));
         let begin = now + cost_here;
         self.give(to, Work { job, kind: Kind::Process, cost_ns }, begin);
         cost_here
     }
 
-    fn processed<S: Stages>(&mut self, job: Job, on: CpuId, now: u64, stages: &mut S) -> u64 {
+    fn processed<S: Stages>(&mut self, job: u32, on: CpuId, now: u64, stages: &mut S) -> u64 {
         self.cpus.states[on.index()].load.processed += 1;
-        let Some(reading) = stages.processed(&job, on, now) else { return 0 };
+        let len = self.jobs[job as usize].len;
+        let Some(reading) = stages.processed(&self.jobs[job as usize], on, now) else {
+            self.end(job);
+            return 0;
+        };
         if self.reads_waiting >= Self::MOST_READS {
-            stages.dropped(&job, Drop::ModelLimit, now);
+            self.lose(job, Drop::ModelLimit, now, stages);
             return 0;
         }
         let Some(cpu) = self.cpus.nearest_online(reading.cpu) else {
-            stages.dropped(&job, Drop::Offline, now);
+            self.lose(job, Drop::Offline, now, stages);
             return 0;
         };
         self.reads_waiting += 1;
         let costs = &self.costs;
-        let copy = u64::from(job.len) * u64::from(costs.copy_per_kib) / 1024;
+        let copy = u64::from(len) * u64::from(costs.copy_per_kib) / 1024;
         let mut cost_ns = u64::from(costs.read) + u64::from(reading.work_ns) + copy;
         if cpu != on {
             let near = self.cpus.share_cache(on, cpu);
@@ -274,8 +318,8 @@ impl Fifo {
         cost_here
     }
 
-    fn protocol_ns(&self, job: &Job) -> u64 {
-        u64::from(match job.class {
+    fn protocol_ns(&self, class: Class) -> u64 {
+        u64::from(match class {
             Class::Tcp | Class::TcpSyn => self.costs.protocol_tcp,
             Class::Udp | Class::Tunnel => self.costs.protocol_udp,
             Class::Other => self.costs.protocol_other,
@@ -297,6 +341,7 @@ impl Service for Fifo {
         let interrupt = if ring.waiting == 0 { u64::from(self.costs.interrupt) } else { 0 };
         ring.waiting += 1;
         let cost_ns = u64::from(self.costs.take) + interrupt;
+        let job = self.keep(job);
         self.give(cpu, Work { job, kind: Kind::Take, cost_ns }, now_ns);
     }
 

@@ -198,6 +198,7 @@ fn packets_of_a_cpu_that_goes_offline_are_taken_over_and_none_is_lost() {
     assert_eq!(taken_over, u64::from(tail - head) - 1, "all but the one in work");
     assert_eq!(fifo.cpus().head(CpuId(2)), tail - 1, "the head moved by each of them");
     fifo.drain(&mut script);
+    assert!(fifo.is_idle());
     assert_eq!(script.count("read"), 20);
     let order: Vec<u64> = script.log.iter().filter(|l| l.0 == "processed").map(|l| l.1).collect();
     assert!(order.windows(2).all(|w| w[0] < w[1]), "{order:?}");
@@ -229,6 +230,7 @@ fn each_packet_ends_once_whatever_the_load() {
             fifo.arrive(job(n), n * 37 % 50 + n * 20, &mut script);
         }
         fifo.drain(&mut script);
+        assert!(fifo.is_idle());
         assert_eq!(script.ends.len(), 2000);
         assert!(script.ends.values().all(|n| *n == 1), "to {to:?}, reader {reader:?}");
     }

@@ -188,7 +188,7 @@ fn steer(
         }
         _ => verdict.settings = settings::steering(host, report, best),
     }
-    verdict.unless.extend(settings::remarks(host, report));
+    verdict.unless.extend(settings::remarks(host, linux.unwrap_or(best)));
     verdict.others = others(report, best);
     verdict.evidence = evidence(report, best, none);
     verdict

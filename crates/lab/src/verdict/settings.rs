@@ -2,7 +2,8 @@
 //!
 //! Masks: where the user gave none, the CPUs that serve are divided among the queues so that each
 //! queue has its share, in order of the caches, and keeps its IRQ CPU where that is possible. With
-//! one queue the IRQ CPU is left out if taking packets alone needs half of it.
+//! one queue the IRQ CPU is left out if it is more than half busy under the policy, and more than
+//! the others.
 //! Sizes: for the largest number of connected flows that were active in ten seconds, so that 95 %
 //! of their packets hit; each queue's table has its share of the entries.
 //! Source: Documentation/networking/scaling.rst, "RPS configuration" and "RFS configuration".
@@ -44,7 +45,7 @@ pub(super) fn steering(host: &Host, report: &Report, policy: &PolicyReport) -> V
     }
     let ids = host.cpus.nr_cpu_ids();
     let mut settings = Vec::new();
-    let masks = masks(host, report);
+    let masks = masks(host, policy);
     for (queue, mask) in masks.iter().enumerate() {
         let irq = host.queues[queue].irq_cpu;
         let why = if mask.contains(irq) {
@@ -84,7 +85,7 @@ fn entries(report: &Report) -> u64 {
 }
 
 /// The masks that are proposed, by queue.
-fn masks(host: &Host, report: &Report) -> Vec<CpuSet> {
+fn masks(host: &Host, policy: &PolicyReport) -> Vec<CpuSet> {
     let given = host.queues.iter().all(|q| q.wanted != Mask::Local && q.wanted != Mask::None);
     let single_irq = host.queues.iter().all(|q| q.rps == CpuSet::from_iter([q.irq_cpu]));
     if given && !single_irq {
@@ -92,7 +93,7 @@ fn masks(host: &Host, report: &Report) -> Vec<CpuSet> {
     }
     let mut shares = divided(host);
     if let [only] = shares.as_mut_slice()
-        && taking_share(host, report) > 0.5
+        && irq_cpu_is_hot(host, policy)
         && only.count() > 1
     {
         only.remove(host.queues[0].irq_cpu);
@@ -119,37 +120,40 @@ fn divided(host: &Host) -> Vec<CpuSet> {
     shares
 }
 
-/// Share of one CPU that taking every packet and handing it on needs.
-fn taking_share(host: &Host, report: &Report) -> f64 {
-    if report.input.span_ns == 0 {
-        return 1.0;
-    }
-    let costs = &host.costs;
-    let each = [costs.take, costs.hash, costs.choose, costs.probe, costs.backlog];
-    let ns: u64 = each.iter().map(|n| u64::from(*n)).sum::<u64>() * report.input.received;
-    ns as f64 / report.input.span_ns as f64
+fn busy(policy: &PolicyReport, cpu: CpuId) -> f64 {
+    policy.cpus.iter().find(|c| c.cpu == cpu.0).map_or(0.0, |c| c.busy)
+}
+
+/// Returns whether the IRQ CPU of the first queue has no room for more than taking packets.
+fn irq_cpu_is_hot(host: &Host, policy: &PolicyReport) -> bool {
+    let irq = host.queues[0].irq_cpu;
+    let others: Vec<f64> =
+        policy.cpus.iter().filter(|c| c.online && c.cpu != irq.0).map(|c| c.busy).collect();
+    let mean = others.iter().sum::<f64>() / others.len().max(1) as f64;
+    let irq = busy(policy, irq);
+    irq > 0.5 && irq > 1.3 * mean
 }
 
 /// What else could be set, and when.
-pub(super) fn remarks(host: &Host, report: &Report) -> Vec<String> {
+pub(super) fn remarks(host: &Host, policy: &PolicyReport) -> Vec<String> {
     let mut remarks = Vec::new();
     let ids = host.cpus.nr_cpu_ids();
-    let proposed = masks(host, report);
-    if let ([queue], [mask]) = (host.queues.as_slice(), proposed.as_slice()) {
+    let proposed = masks(host, policy);
+    if let [queue] = host.queues.as_slice() {
         let all = host.cpus.serving();
         let mut without = all;
         without.remove(queue.irq_cpu);
         if !without.is_empty() {
             remarks.push(format!(
                 "rps_cpus {} keeps IRQ CPU {} for taking packets and is right when that CPU is \
-                 busy with them (here {}); {} uses it as well and is right below that.",
+                 the busiest (it is {} busy under {}); {} uses it as well and is right below that.",
                 without.mask(ids),
                 queue.irq_cpu,
-                super::percent(taking_share(host, report).min(1.0)),
+                super::percent(busy(policy, queue.irq_cpu)),
+                policy.policy,
                 all.mask(ids)
             ));
         }
-        let _ = mask;
     }
     if host.queues.iter().zip(&proposed).any(|(q, mask)| q.rps != *mask) {
         remarks.push(
