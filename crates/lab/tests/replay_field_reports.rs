@@ -6,6 +6,7 @@ mod replay_common;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use replay_common::*;
+use rxsteer_core::dissect::Mode;
 use rxsteer_core::steer::PolicyKind::{self, FlowAware, None as Off, Rfs, Rps};
 use rxsteer_lab::consumer::Scenario as Consumers;
 use rxsteer_lab::generate::{Layer, Scenario, Uniform, V4, V6, packet};
@@ -350,6 +351,95 @@ fn cilium_21961_a_label_that_changes_moves_the_flow() {
     let report = run(&frames, Host::simple(4, 1).unwrap(), ignore);
     assert!(finding(&report, FindingCode::FlowMoved).is_none());
     assert_eq!(policy(&report, "rps").moves.moved, 0);
+}
+
+/// 64 inner flows of four packets each, behind the layers that `outer` returns.
+fn inside(outer: impl Fn(u16) -> Vec<Layer>) -> Frames {
+    let mut frames = Frames::new();
+    for n in 0..256u16 {
+        let flow = n % 64;
+        let inner = (Ipv4Addr::new(203, 0, 113, flow as u8 + 1), Ipv4Addr::new(203, 0, 113, 200));
+        let mut layers = outer(flow);
+        layers.extend([v4(inner.0, inner.1), udp(40_000 + flow, 443)]);
+        frames.push((u64::from(n) * 1000, packet(&layers, b"inner payload")));
+    }
+    frames
+}
+
+#[test]
+fn contrail_vrouter_100_inner_flows_of_gre_are_spread_and_the_outer_is_one() {
+    let gre = |key| {
+        move |_| vec![Layer::Ethernet { back: false }, v4(CLIENT, SERVER), Layer::Gre { key }]
+    };
+    let ip_in_ip = |_| vec![Layer::Ethernet { back: false }, v4(CLIENT, SERVER)];
+    for frames in [inside(gre(None)), inside(gre(Some(7))), inside(ip_in_ip)] {
+        let report = run(&frames, Host::simple(4, 1).unwrap(), options(&[Rps]));
+        let rps = policy(&report, "rps");
+        assert!(rps.max_over_mean < 1.6, "{}", rps.max_over_mean);
+        assert_eq!(used_cpus(rps), 4);
+        let outer = ReplayOptions { outer_only: true, ..options(&[Rps]) };
+        let report = run(&frames, Host::simple(4, 1).unwrap(), outer);
+        assert_eq!(used_cpus(policy(&report, "rps")), 1);
+    }
+}
+
+#[test]
+fn vxlan_is_spread_by_its_source_port_and_in_inner_mode_by_the_inner_flow() {
+    let vxlan = |entropy: bool| {
+        move |flow| {
+            let src = if entropy { 50_000 + flow } else { 50_000 };
+            let outer = [v4(CLIENT, SERVER), udp(src, 4789), Layer::Vxlan { vni: 42 }];
+            let ethernet = Layer::Ethernet { back: false };
+            let mut layers = vec![ethernet];
+            layers.extend(outer);
+            layers.push(ethernet);
+            layers
+        }
+    };
+    let used = |entropy, mode| {
+        let options = ReplayOptions { mode, ..options(&[Rps]) };
+        let report = run(&inside(vxlan(entropy)), Host::simple(4, 1).unwrap(), options);
+        used_cpus(policy(&report, "rps"))
+    };
+    assert_eq!(used(true, Mode::Kernel), 4);
+    assert_eq!(used(false, Mode::Kernel), 1);
+    assert_eq!(used(false, Mode::Inner), 4);
+}
+
+#[test]
+fn libreqos_790_subscribers_in_pppoe_use_all_cpus() {
+    for tags in 0..3u16 {
+        let frames = inside(|_| {
+            let mut layers = vec![Layer::Ethernet { back: false }];
+            layers.extend((0..tags).map(|n| Layer::Vlan { tpid: 0x8100, vid: 10 + n }));
+            layers.push(Layer::Pppoe { session: 5 });
+            layers
+        });
+        let report = run(&frames, Host::simple(4, 1).unwrap(), options(&[Rps]));
+        let rps = policy(&report, "rps");
+        assert_eq!(used_cpus(rps), 4, "{tags} tags");
+        assert!(rps.max_over_mean < 1.6, "{tags} tags: {}", rps.max_over_mean);
+    }
+}
+
+#[test]
+fn calico_9223_peers_of_wireguard_behind_one_address_are_split_by_receiver_index() {
+    let frames: Frames = (0..256u64)
+        .map(|n| {
+            let layers = [
+                Layer::Ethernet { back: false },
+                v4(CLIENT, SERVER),
+                udp(51_820, 51_820),
+                Layer::WireGuard { receiver: 1 + n as u32 % 64, counter: n },
+            ];
+            (n * 1000, packet(&layers, &[0x5a; 64]))
+        })
+        .collect();
+    let report = run(&frames, Host::simple(4, 1).unwrap(), options(&[Rps]));
+    assert_eq!(used_cpus(policy(&report, "rps")), 1);
+    let split = ReplayOptions { mode: Mode::Inner, wireguard_index: true, ..options(&[Rps]) };
+    let report = run(&frames, Host::simple(4, 1).unwrap(), split);
+    assert_eq!(used_cpus(policy(&report, "rps")), 4);
 }
 
 fn queries(count: u32, source: impl Fn(u32) -> (Ipv4Addr, u16)) -> Frames {

@@ -85,6 +85,9 @@ impl Front {
         let dissect = Options {
             ignore_flow_label: options.ignore_flow_label,
             walk_first_fragment: options.track_fragments,
+            outer_only: options.outer_only,
+            wireguard_index: options.wireguard_index,
+            vlan: options.vlan,
             ..Options::new(options.mode)
         };
         let key = ToeplitzKey::new(&host.rss.key).expect("keys are checked when they are read");

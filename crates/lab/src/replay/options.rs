@@ -1,6 +1,6 @@
 //! What is to be replayed, and how.
 
-use rxsteer_core::dissect::Mode;
+use rxsteer_core::dissect::{Mode, VlanHash};
 use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::steer::{KernelVersion, PolicyKind};
 
@@ -34,6 +34,13 @@ pub struct ReplayOptions {
     pub mode: Mode,
     /// Leave IPv6 flow labels out of the hash and use the ports.
     pub ignore_flow_label: bool,
+    /// Hash the outermost IP header only, whatever it carries.
+    pub outer_only: bool,
+    /// Put WireGuard's receiver index into the hash (mode `inner`): it separates peers behind one
+    /// address.
+    pub wireguard_index: bool,
+    /// How the outermost VLAN tag takes part in the hash.
+    pub vlan: VlanHash,
     /// Seed of the hash and of all else that is drawn.
     pub seed: u64,
     /// Version of Linux whose tables `rfs`, `rfs-split` and `rfs-tcp` model.
@@ -73,6 +80,9 @@ impl Default for ReplayOptions {
             policies: PolicyKind::ALL.to_vec(),
             mode: Mode::Kernel,
             ignore_flow_label: false,
+            outer_only: false,
+            wireguard_index: false,
+            vlan: VlanHash::Tag,
             seed: 0,
             kernel: KernelVersion::NEWEST,
             drain: false,
