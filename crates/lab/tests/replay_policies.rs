@@ -14,7 +14,7 @@ use rxsteer_lab::generate::{
     Crowd, CrowdKind, EPOCH_NS, Layer, Scenario, Turns, Uniform, V6, packet,
 };
 use rxsteer_lab::host::{Host, TableSizes};
-use rxsteer_lab::replay::{LocalRule, ReplayOptions, ServiceKind};
+use rxsteer_lab::replay::{LocalRule, Replay, ReplayOptions, ServiceKind};
 use rxsteer_lab::report::{FindingCode, VerdictCode};
 
 /// Each flow to port 7000 has a connected socket of its own.
@@ -282,4 +282,27 @@ fn a_sweep_has_a_point_for_each_size_and_policy_that_has_tables() {
         assert_eq!(curve.points.iter().map(|p| p.value).collect::<Vec<_>>(), [64, 1024, 16_384]);
     }
     assert_eq!(report.policies.len(), 3);
+}
+
+#[test]
+fn times_at_both_ends_of_what_fits_are_replayed() {
+    let frame = udp_frame((CLIENT, 1), (SERVER, 2), b"x");
+    let frames: Frames = [0, 5, u64::MAX, u64::MAX].map(|at| (at, frame.clone())).to_vec();
+    let report = run(&frames, Host::simple(2, 1).unwrap(), ReplayOptions::default());
+    assert_eq!(report.input.span_ns, 1 << 62);
+    assert!(report.policies.iter().all(|p| p.read == 4));
+}
+
+#[test]
+fn a_device_that_does_not_fit_the_host_is_refused() {
+    let mut host = Host::simple(2, 2).unwrap();
+    host.rss.table = vec![0, 1, 2];
+    let refused = |host: &Host| {
+        let error = Replay::new(host.clone(), ReplayOptions::default()).err().unwrap();
+        error.to_string()
+    };
+    assert!(refused(&host).contains("names queue 2, but the host has 2 (0 to 1)"));
+    host.rss.table = vec![0, 1];
+    host.rss.key.truncate(39);
+    assert!(refused(&host).contains("39 bytes"));
 }

@@ -3,7 +3,7 @@
 /// Reads a time such as `1.5s`, `20ms`, `7us` or `300ns` and returns it in ns.
 ///
 /// # Errors
-/// No number, no unit, or more than 2^63 ns.
+/// No number, no unit, or more than 2^62 ns.
 ///
 /// # Examples
 /// ```
@@ -35,7 +35,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, DurationError> {
         place /= 10;
         ns = ns.checked_add(u64::from(digit - b'0') * place).ok_or_else(refuse)?;
     }
-    if ns > 1 << 63 { Err(refuse()) } else { Ok(ns) }
+    if ns > 1 << 62 { Err(refuse()) } else { Ok(ns) }
 }
 
 /// A text is no time.

@@ -246,7 +246,7 @@ fn traffic(front: &Front, report: &Report, findings: &mut Vec<Finding>) {
 
 fn unsplittable(flows: &[&Flow], report: &Report, findings: &mut Vec<Finding>) {
     let share = report.flows.largest_share;
-    let several_cpus = !report.findings.iter().any(|f| f.code == FindingCode::OneCpu);
+    let several_cpus = !findings.iter().any(|f| f.code == FindingCode::OneCpu);
     let one_source = findings.iter().any(|f| f.code == FindingCode::OneSourceTuple);
     if report.input.received < ENOUGH_PACKETS || share < 0.5 || !several_cpus || one_source {
         return;

@@ -254,7 +254,7 @@ impl Window {
         self.end();
         let number = now_ns / self.width_ns;
         self.until_ns = (number + 1).saturating_mul(self.width_ns);
-        self.number = number as u32 + 1;
+        self.number = (number as u32).wrapping_add(1);
     }
 
     fn end(&mut self) {

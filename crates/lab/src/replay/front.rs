@@ -27,6 +27,10 @@ use crate::report::{ByClass, DissectErrors, InputReport, Skipped};
 use crate::rss::Spreading;
 use crate::service::Job;
 
+/// Longest time since the first packet, 146 years: a later packet counts as of then, so that no sum
+/// of times overflows.
+const MAX_NS: u64 = 1 << 62;
+
 /// Items that are given to the policies at once.
 pub(super) const BATCH: usize = 1024;
 
@@ -56,6 +60,7 @@ pub(super) struct Front {
     items: Vec<Timed>,
     start_ns: Option<u64>,
     now_ns: u64,
+    span_ns: u64,
     pub(super) counts: InputCounts,
 }
 
@@ -123,6 +128,7 @@ impl Front {
             items: Vec::with_capacity(BATCH + 16),
             start_ns: None,
             now_ns: 0,
+            span_ns: 0,
             counts: InputCounts { queues: vec![0; host.queues.len()], ..Default::default() },
         }
     }
@@ -174,9 +180,8 @@ impl Front {
 
     /// Lets the events after the last packet happen.
     pub(super) fn last_events(&mut self) {
-        let last = self.events.last().map_or(0, |event| event.at_ns);
-        self.events_until(last);
-        self.now_ns = self.now_ns.max(last);
+        self.span_ns = self.now_ns;
+        self.events_until(MAX_NS);
     }
 
     pub(super) fn local(&self) -> Option<&Local> {
@@ -185,7 +190,7 @@ impl Front {
 
     /// Returns the time of the last packet, in ns since the first.
     pub(super) fn span_ns(&self) -> u64 {
-        self.now_ns
+        self.span_ns
     }
 
     fn push(&mut self, item: Item) {
@@ -222,9 +227,9 @@ impl Front {
 
     fn frame(&mut self, mut frame: Frame) {
         let start = *self.start_ns.get_or_insert(frame.ts_ns);
-        let now = frame.ts_ns.saturating_sub(start);
+        let now = frame.ts_ns.saturating_sub(start).min(MAX_NS);
         if now < self.now_ns {
-            self.counts.time_went_back += u64::from(frame.ts_ns < start + self.now_ns);
+            self.counts.time_went_back += 1;
         } else {
             self.events_until(now);
             self.now_ns = now;
@@ -422,7 +427,7 @@ impl Front {
             dissect_errors: DissectErrors(errors),
             fragments: counts.fragments,
             fragments_without_first: self.fragments.as_ref().map_or(0, |f| f.without_first),
-            span_ns: self.now_ns,
+            span_ns: self.span_ns,
             start_ns: self.start_ns,
             time_went_back: counts.time_went_back,
             notes: Vec::new(),

@@ -12,6 +12,7 @@
 //! on the length of the capture.
 //! Elsewhere: reading captures ([`crate::capture`]), showing reports (the command line).
 
+mod error;
 mod findings;
 mod flows;
 mod fragments;
@@ -29,8 +30,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rxsteer_core::dissect::Mode;
+use rxsteer_core::hash::ToeplitzKey;
 use rxsteer_core::steer::PolicyKind;
 
+pub use error::ReplayError;
 pub use local::LocalRule;
 pub use options::{ReplayOptions, ServiceKind, hasher};
 
@@ -38,7 +41,7 @@ pub(crate) use frame::Reader;
 
 use crate::capture::{CaptureError, Captures, NoteKind, Packet};
 use crate::consumer::Event;
-use crate::host::{Host, SizeError, TableSizes};
+use crate::host::{Host, TableSizes};
 use crate::report::{
     CaptureNote, ConsumerReport, FlowReport, HostReport, PolicyReport, QueueReport, Report,
     SCHEMA_VERSION, Settings, SweepCurve, SweepPoint,
@@ -58,7 +61,7 @@ use ledger::Ledger;
 /// let replay = Replay::new(Host::simple(4, 1).unwrap(), ReplayOptions::default())?;
 /// let report = replay.finish(&[], Vec::new());
 /// assert_eq!(report.input.packets_read, 0); // and the verdict says so
-/// # Ok::<(), rxsteer_lab::host::SizeError>(())
+/// # Ok::<(), rxsteer_lab::replay::ReplayError>(())
 /// ```
 pub struct Replay {
     host: Arc<Host>,
@@ -85,8 +88,10 @@ impl Replay {
     /// Prepares a replay.
     ///
     /// # Errors
-    /// A table size of the sweep that the kernel would refuse.
-    pub fn new(host: Host, options: ReplayOptions) -> Result<Self, SizeError> {
+    /// A table size of the sweep that the kernel would refuse, too many of them, or a device
+    /// (its key, its indirection table) that does not fit the host.
+    pub fn new(host: Host, options: ReplayOptions) -> Result<Self, ReplayError> {
+        check(&host, &options)?;
         let host = Arc::new(host);
         let events: Arc<[Event]> = options.scenario.events.clone().into();
         let mut lanes: Vec<Box<dyn Run>> = Vec::new();
@@ -195,6 +200,21 @@ impl Replay {
         let items = self.front.take_items();
         let items = self.lanes.run(items);
         self.front.give_back(items);
+    }
+}
+
+fn check(host: &Host, options: &ReplayOptions) -> Result<(), ReplayError> {
+    let sizes = options.sweep_table_entries.len();
+    if sizes > ReplayOptions::MAX_SWEEP {
+        return Err(ReplayError::SweepTooLong(sizes));
+    }
+    if host.rss.key.len() < ToeplitzKey::MIN_LEN {
+        return Err(ReplayError::ShortKey(host.rss.key.len()));
+    }
+    let queues = host.queues.len();
+    match host.rss.table.iter().find(|queue| usize::from(**queue) >= queues) {
+        Some(&queue) => Err(ReplayError::NoSuchQueue { queue, queues }),
+        None => Ok(()),
     }
 }
 
