@@ -41,6 +41,8 @@ pub mod program {
     pub const STEER: &str = "rxsteer_steer";
     /// Records what is read of each frame, as Linux reads it, and the decision; passes it.
     pub const OBSERVE: &str = "rxsteer_observe";
+    /// Spreads by a plain hash of addresses and ports, without tables: to measure against.
+    pub const BARE: &str = "rxsteer_bare";
     /// Does nothing: the floor of every measurement.
     pub const PASS: &str = "rxsteer_pass";
 }

@@ -7,7 +7,7 @@ use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_coars
 use aya_ebpf::macros::{map, xdp};
 use aya_ebpf::maps::{Array, CpuMap, PerCpuArray};
 use aya_ebpf::programs::XdpContext;
-use rxsteer_core::bytes::FORGET_CELLS;
+use rxsteer_core::bytes::{FORGET_CELLS, View};
 use rxsteer_core::dissect::{Dissected, Options, Start, dissect};
 use rxsteer_core::steer::{Class, Decision, Packet, PortRule, Reason, choose_flow_aware};
 use rxsteer_core::table::Epoch;
@@ -60,6 +60,13 @@ pub(crate) fn rxsteer_observe(ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
+/// Spreads by a hash of addresses and ports at their usual places: what a program for CPUMAP does
+/// that knows neither tunnels nor flows. For measurement.
+#[xdp]
+pub(crate) fn rxsteer_bare(ctx: XdpContext) -> u32 {
+    bare(&ctx).unwrap_or(XDP_PASS)
+}
+
 /// Does nothing: the floor of every measurement.
 #[xdp]
 pub(crate) fn rxsteer_pass(_ctx: XdpContext) -> u32 {
@@ -91,6 +98,28 @@ fn observe(ctx: &XdpContext) -> Option<()> {
     // SAFETY: a map value of plain integers, which lives as long as the program.
     unsafe { (*seen).write(read.out, read.stopped, read.hash, &decision) };
     Some(())
+}
+
+#[inline(always)]
+fn bare(ctx: &XdpContext) -> Option<u32> {
+    const ETHERNET: usize = 14;
+    let cells = [const { Cell::new(0) }; FORGET_CELLS];
+    let frame = XdpFrame::new(ctx, &cells);
+    let (addresses, ports) = match frame.u16(12)? {
+        0x0800 => {
+            let header = frame.view::<24>(ETHERNET)?;
+            (header.u32(12) ^ header.u32(16), header.u32(20))
+        }
+        0x86dd => {
+            let header = frame.view::<44>(ETHERNET)?;
+            let words = [8, 12, 16, 20, 24, 28, 32, 36].map(|at| header.u32(at));
+            (words.iter().fold(0, |sum, word| sum ^ word), header.u32(40))
+        }
+        _ => return None,
+    };
+    let hash = FlowHash((addresses ^ ports ^ ports >> 16).wrapping_mul(0x9e37_79b1));
+    let cpu = queue(ctx.rx_queue_index())?.spread(hash)?;
+    CPUS.redirect(u32::from(cpu.0), u64::from(XDP_PASS)).ok()
 }
 
 /// What was read of a frame.

@@ -1,5 +1,5 @@
 //! Time of a run of the program, by the kernel's own clock, next to that of a program that does
-//! nothing.
+//! nothing and of one that spreads by a plain hash.
 //!
 //! Shown and never judged: on a shared machine a time is a rumour and a ratio a hint.
 
@@ -10,7 +10,7 @@ use rxsteer_core::CpuId;
 use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::steer::Aware;
 use rxsteer_ebpf::{Config, program};
-use rxsteer_kernel::{TestBed, Twin};
+use rxsteer_kernel::{Action, TestBed, Twin};
 use rxsteer_lab::generate::{Layer, Tcp, TcpFlags, V4, V6, packet};
 
 /// Rounds, of which the fastest counts: others were interrupted more.
@@ -24,7 +24,10 @@ pub(super) fn print(repeat: u32) -> Result<()> {
         udp_buckets: 8192,
         aware: Aware::default(),
     };
-    println!("{:<28} {:>10} {:>10} {:>8}", "test run, ns per packet", "pass", "steer", "above");
+    println!(
+        "{:<28} {:>6} {:>6} {:>6} {:>11} {:>13}",
+        "test run, ns per packet", "pass", "bare", "steer", "above pass", "times bare"
+    );
     for (name, frame) in shapes() {
         for is_known in [true, false] {
             let twin = Twin::new(config, vec![CpuId(0), CpuId(1)]).context("table sizes")?;
@@ -32,14 +35,23 @@ pub(super) fn print(repeat: u32) -> Result<()> {
                 twin.record(&frame, CpuId(0));
             }
             let bed = TestBed::new(&twin.setup())?;
-            let (mut pass, mut steer) = (u128::MAX, u128::MAX);
+            let [mut pass, mut bare, mut steer] = [u128::MAX; 3];
             for _ in 0..ROUNDS {
-                // By turns, so that both meet the same neighbours.
+                // By turns, so that all meet the same neighbours.
                 pass = pass.min(bed.run(program::PASS, &frame, repeat)?.mean.as_nanos());
+                bare = bare.min(bed.run(program::BARE, &frame, repeat)?.mean.as_nanos());
                 steer = steer.min(bed.run(program::STEER, &frame, repeat)?.mean.as_nanos());
             }
             let name = format!("{name}, {}", if is_known { "hit" } else { "miss" });
-            println!("{name:<28} {pass:>10} {steer:>10} {:>8}", steer as i128 - pass as i128);
+            let above = steer as i128 - pass as i128;
+            // What it cannot read it passes: no work to compare with.
+            let is_read = bed.run(program::BARE, &frame, 1)?.action == Action::Redirect;
+            let (bare, times) = if is_read {
+                (bare.to_string(), format!("{:.2}", steer as f64 / bare.max(1) as f64))
+            } else {
+                ("-".to_owned(), "-".to_owned())
+            };
+            println!("{name:<28} {pass:>6} {bare:>6} {steer:>6} {above:>11} {times:>13}");
         }
     }
     Ok(())
