@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{rxsteer, rxsteer_in, sample, scratch};
+use common::{rxsteer, rxsteer_in, rxsteer_with, sample, scratch};
 use serde_json::Value;
 
 const SAMPLE: &str = "sample.pcapng.zst";
@@ -111,10 +111,27 @@ fn csv_has_one_line_a_policy_and_the_numbers_of_the_json() {
 }
 
 #[test]
-fn colours_are_for_terminals_only() {
-    for line in ["replay", "replay --no-color"] {
-        assert!(!rxsteer(line).out.contains('\x1b'), "{line}");
+fn colours_are_for_terminals_and_only_add_to_the_text() {
+    let dir = scratch("replay_colours");
+    let coloured = |arguments: &[&str], environment: &[(&str, &str)]| {
+        let said =
+            rxsteer_with(&dir, &[&["replay", "-p", "rps"], arguments].concat(), &[], environment);
+        assert_eq!(said.code, 0, "{}", said.err);
+        (said.out.contains('\x1b'), said.out)
+    };
+    let force = ("CLICOLOR_FORCE", "1");
+    let (plain_has, plain) = coloured(&[], &[]);
+    let (forced_has, forced) = coloured(&[], &[force]);
+    assert!(!plain_has && forced_has);
+    assert_eq!(coloured(&["--no-color"], &[force]), (false, plain.clone()));
+    assert_eq!(coloured(&[], &[force, ("NO_COLOR", "1")]), (false, plain.clone()));
+    assert!(!coloured(&["--json"], &[force]).0);
+    // Without its escapes the coloured text is the plain one.
+    let mut stripped = String::new();
+    for (index, part) in forced.split('\x1b').enumerate() {
+        stripped.push_str(if index == 0 { part } else { part.split_once('m').unwrap().1 });
     }
+    assert_eq!(stripped, plain);
 }
 
 #[test]

@@ -63,7 +63,8 @@ fn wrapped<W: Write>(out: &mut W, first: &str, text: &str) -> io::Result<()> {
 
 fn modelled<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
     let input = &report.input;
-    let files = input.files.join(", ");
+    // A name may hold what a terminal takes for a command.
+    let files = input.files.join(", ").replace(char::is_control, "?");
     writeln!(out, "{HEADING}What was replayed{HEADING:#}")?;
     let mut text = format!(
         "{files}: {} in {}; {} received by the host and replayed, {} sent by it",
@@ -134,7 +135,7 @@ fn modelled<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
     wrapped(out, "  host       ", &text)?;
     let found = &report.consumers;
     let text = format!(
-        "Local side {}{}. {} TCP connections, {} connected and {} unconnected UDP sockets.",
+        "Local side {}{}. {}, {} connected and {} unconnected UDP sockets.",
         match found.local.how.as_str() {
             "given" => "as given",
             "directions" => "by the directions in the capture",
@@ -146,7 +147,7 @@ fn modelled<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
         } else {
             format!(": {}", found.local.addresses.join(", "))
         },
-        grouped(found.tcp_connections),
+        plural(found.tcp_connections, "TCP connection"),
         grouped(found.udp_connected),
         grouped(found.udp_unconnected),
     );
@@ -303,17 +304,17 @@ fn flows<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
     let flows = &report.flows;
     heading(out, "Flows and table size")?;
     let text = format!(
-        "{} flows; the largest has {} of the packets{}.",
-        grouped(flows.seen),
+        "{}; the largest has {} of the packets{}.",
+        plural(flows.seen, "flow"),
         percent(flows.largest_share),
         flows.largest.as_ref().map_or_else(String::new, |name| format!(" ({name})")),
     );
     wrapped(out, "  ", &text)?;
     let (one, ten) = (&flows.one_second, &flows.ten_seconds);
     let text = format!(
-        "Active at a time, at most: {} flows within 1 s ({} with a connected socket), {} within \
-         10 s ({}){}.",
-        grouped(one.max_flows),
+        "Active at a time, at most: {} within 1 s ({} with a connected socket), {} within 10 s \
+         ({}){}.",
+        plural(one.max_flows, "flow"),
         grouped(one.max_connected),
         grouped(ten.max_flows),
         grouped(ten.max_connected),

@@ -15,11 +15,22 @@ pub(crate) struct Said {
 
 /// Runs the command with these arguments in a directory.
 pub(crate) fn rxsteer_in(dir: &Path, arguments: &[&str], input: &[u8]) -> Said {
+    rxsteer_with(dir, arguments, input, &[])
+}
+
+/// The same, with these variables in the environment.
+pub(crate) fn rxsteer_with(
+    dir: &Path,
+    arguments: &[&str],
+    input: &[u8],
+    environment: &[(&str, &str)],
+) -> Said {
     let mut child = Command::new(env!("CARGO_BIN_EXE_rxsteer"))
         .args(arguments)
         .current_dir(dir)
         .env_remove("NO_COLOR")
         .env_remove("CLICOLOR_FORCE")
+        .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
