@@ -52,5 +52,5 @@ pub(crate) fn flow_key(tuple: &Tuple) -> FlowKey {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
