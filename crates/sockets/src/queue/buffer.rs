@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 
+use super::item::Payload;
+use crate::datagram::completes;
+
 /// Sizes of buffers: a short request, a full Ethernet frame, a jumbo frame, the largest datagram.
 const SIZES: [usize; 4] = [256, 2048, 16_384, 65_536];
 
@@ -119,6 +122,20 @@ impl DerefMut for Buffer {
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         self
+    }
+}
+
+impl Payload for Buffer {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn held_len(&self) -> usize {
+        self.capacity()
+    }
+
+    fn completes(&self, partial: u16) -> bool {
+        completes(partial, self)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use rxsteer_core::FlowHash;
 
@@ -9,8 +10,6 @@ use crate::counters::IpVersion;
 use crate::datagram::{Checksum, completes};
 
 /// The payload of a queued datagram: bytes, a handle to bytes elsewhere, or just a length.
-///
-/// Whatever has its bytes at hand (`Vec<u8>`, `&[u8]`, [`Buffer`](super::Buffer)) is one.
 pub trait Payload {
     /// Returns the number of bytes.
     fn len(&self) -> usize;
@@ -20,18 +19,57 @@ pub trait Payload {
         self.len() == 0
     }
 
+    /// Returns the bytes of memory it keeps from other use, slack included: its part of the true size.
+    fn held_len(&self) -> usize {
+        self.len()
+    }
+
     /// Returns whether the payload completes this partial sum to a right checksum (see
     /// [`Checksum::Deferred`]).
     fn completes(&self, partial: u16) -> bool;
 }
 
-impl<T: AsRef<[u8]>> Payload for T {
+impl Payload for Vec<u8> {
+    fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    fn held_len(&self) -> usize {
+        self.capacity()
+    }
+
+    fn completes(&self, partial: u16) -> bool {
+        completes(partial, self)
+    }
+}
+
+impl Payload for Box<[u8]> {
     fn len(&self) -> usize {
         self.as_ref().len()
     }
 
     fn completes(&self, partial: u16) -> bool {
-        completes(partial, self.as_ref())
+        completes(partial, self)
+    }
+}
+
+impl Payload for Arc<[u8]> {
+    fn len(&self) -> usize {
+        self.as_ref().len()
+    }
+
+    fn completes(&self, partial: u16) -> bool {
+        completes(partial, self)
+    }
+}
+
+impl Payload for &[u8] {
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    fn completes(&self, partial: u16) -> bool {
+        completes(partial, self)
     }
 }
 
@@ -90,16 +128,16 @@ impl<P: Payload> Datagram<P> {
     /// [`true_size`](Self::true_size): what this crate holds to describe it, rounded up.
     pub const OVERHEAD: u32 = (size_of::<Self>() as u32).next_multiple_of(64);
 
-    /// Creates a datagram without time, hash or segments, its checksum verified, its true size the
-    /// payload and [`OVERHEAD`](Self::OVERHEAD).
+    /// Creates a datagram without time, hash or segments, its checksum verified, its true size what the
+    /// payload [holds](Payload::held_len) and [`OVERHEAD`](Self::OVERHEAD).
     pub fn new(peer: SocketAddr, local: IpAddr, payload: P) -> Self {
-        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        let held = u32::try_from(payload.held_len()).unwrap_or(u32::MAX);
         Self {
             peer,
             local,
             timestamp_ns: 0,
             flow_hash: FlowHash::NONE,
-            true_size: len.saturating_add(Self::OVERHEAD),
+            true_size: held.saturating_add(Self::OVERHEAD),
             segment_len: 0,
             checksum: Checksum::Verified,
             payload,

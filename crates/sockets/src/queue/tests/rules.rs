@@ -85,7 +85,7 @@ fn small_payloads_of_huge_true_size_hit_the_limit() {
     let peer = SocketAddr::from(([192, 0, 2, 1], 1));
     let mut taken = 0;
     loop {
-        let mut datagram = Datagram::new(peer, peer.ip(), [0u8; 1]);
+        let mut datagram = Datagram::new(peer, peer.ip(), &[0u8][..]);
         datagram.true_size = 4352;
         match queue.push(datagram) {
             Ok(()) => taken += 1,
@@ -93,6 +93,15 @@ fn small_payloads_of_huge_true_size_hit_the_limit() {
         }
     }
     assert_eq!(taken, 2); // 8704; a third would make 13,056
+
+    // What is not set is what the payload holds, used or not.
+    let pool = BufferPool::new(1 << 20, 0);
+    let buffer = Datagram::new(peer, peer.ip(), pool.copy(&[0; 257]).unwrap());
+    assert_eq!(buffer.true_size, 2048 + Datagram::<Buffer>::OVERHEAD);
+    let mut bytes = Vec::with_capacity(1000);
+    bytes.push(0);
+    let vec = Datagram::new(peer, peer.ip(), bytes);
+    assert!(vec.true_size >= 1000 + Datagram::<Vec<u8>>::OVERHEAD);
 }
 
 #[test]
