@@ -24,5 +24,7 @@ mod tuple;
 mod writer;
 
 pub(crate) use publish::Published;
-pub(crate) use tuple::{Tuple, TupleHash};
+pub(crate) use tuple::Tuple;
+#[cfg(any(test, feature = "model"))]
+pub(crate) use tuple::TupleHash;
 pub(crate) use writer::Writer;
