@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use rxsteer_core::dissect::Options;
 use rxsteer_lab::capture::{CaptureOptions, Captures};
 use rxsteer_lab::listing::{Line, Lister, MOST_FLOWS};
 use rxsteer_lab::replay::hasher;
@@ -22,8 +21,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// A capture that cannot be read, or the output.
 pub fn run(asked: &Flows, terminal: &Terminal) -> anyhow::Result<Exit> {
     let mut captures = Captures::open(&asked.files, &CaptureOptions::default())?;
-    let options = Options { ignore_flow_label: !asked.use_flow_label, ..Options::new(asked.mode) };
-    let mut lister = Lister::new(options, hasher(asked.seed));
+    let mut lister = Lister::new(asked.hash.options, hasher(asked.hash.seed));
     if asked.verify {
         lister = lister.verify();
     }

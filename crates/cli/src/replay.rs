@@ -64,9 +64,12 @@ fn options(asked: &checked::Replay, scenario: Scenario) -> ReplayOptions {
     let threads = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1);
     ReplayOptions {
         policies: asked.policies.clone(),
-        mode: asked.mode,
-        ignore_flow_label: !asked.use_flow_label,
-        seed: asked.seed,
+        mode: asked.hash.options.mode,
+        ignore_flow_label: asked.hash.options.ignore_flow_label,
+        outer_only: asked.hash.options.outer_only,
+        wireguard_index: asked.hash.options.wireguard_index,
+        vlan: asked.hash.options.vlan,
+        seed: asked.hash.seed,
         kernel: asked.kernel,
         drain: asked.drain,
         track_fragments: asked.track_fragments,

@@ -69,6 +69,20 @@ fn inner_mode_opens_the_tunnels_that_linux_leaves_closed() {
 }
 
 #[test]
+fn tags_labels_and_inner_headers_leave_the_key_where_asked() {
+    let count = |flags: &str, what: &str| {
+        let out = rxsteer(&format!("flows -j {flags} {SAMPLE}")).out;
+        out.lines().filter(|line| line.contains(what)).count()
+    };
+    assert!(count("", "\"vlan\":5,") > 200 && count("", "\"vlan\":100,") > 200);
+    assert_eq!(count("--vlan ignore", "\"vlan\":null"), count("", "schema_version"));
+    let labelled = count("", "\"flow_label\":0,");
+    assert!(labelled < count("--flow-label ignore", "\"flow_label\":0,"));
+    assert_eq!(count("--mode inner --outer", "\"dst_port\":8080"), 0);
+    assert!(count("--mode inner", "\"dst_port\":8080") > 100);
+}
+
+#[test]
 fn stdin_plain_or_packed_equals_the_file() {
     let dir = scratch("flows_stdin");
     let plain = sample();

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use rxsteer_core::CpuSet;
-use rxsteer_core::dissect::Mode;
+use rxsteer_core::dissect::{Mode, Options, VlanHash};
 use rxsteer_core::steer::{KernelVersion, PolicyKind};
 use rxsteer_lab::consumer::Prefix;
 use rxsteer_lab::host::{Mask, rps_flow_cnt, rps_sock_flow_entries};
 use rxsteer_lab::replay::LocalRule;
 
-use super::{FlowsArgs, Format, InputArgs, ReplayArgs, quantity};
+use super::{FlowsArgs, Format, HashArgs, InputArgs, ReplayArgs, quantity};
 
 /// Most points of a sweep: each is a replay.
 pub const MOST_SWEEP_POINTS: usize = 32;
@@ -72,6 +72,33 @@ pub enum HostChoice {
     File(PathBuf),
 }
 
+/// What makes the flow hash.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hashing {
+    /// How a frame is read.
+    pub options: Options,
+    /// Seed.
+    pub seed: u64,
+}
+
+impl TryFrom<&HashArgs> for Hashing {
+    type Error = UsageError;
+
+    fn try_from(args: &HashArgs) -> Result<Self, UsageError> {
+        let options = Options {
+            ignore_flow_label: !flow_label(&args.flow_label)?,
+            vlan: vlan(&args.vlan)?,
+            outer_only: args.outer,
+            wireguard_index: args.wireguard_index,
+            ..Options::new(mode(&args.mode)?)
+        };
+        if options.wireguard_index && options.mode == Mode::Kernel {
+            return Err(UsageError::new("--wireguard-index", "needs --mode inner"));
+        }
+        Ok(Self { options, seed: seed(&args.seed)? })
+    }
+}
+
 /// What `replay` does.
 #[derive(Clone, Debug)]
 pub struct Replay {
@@ -87,12 +114,8 @@ pub struct Replay {
     pub flow_cnt: Option<u32>,
     /// Table sizes to try.
     pub sweep: Vec<u32>,
-    /// Fields of the flow hash.
-    pub mode: Mode,
-    /// Whether an IPv6 flow label takes the place of the ports.
-    pub use_flow_label: bool,
-    /// Seed.
-    pub seed: u64,
+    /// What makes the flow hash.
+    pub hash: Hashing,
     /// Under `rps`, a flow changes its CPU only when the old one is done with its packets.
     pub drain: bool,
     /// Later fragments follow the ports of the first.
@@ -126,12 +149,8 @@ pub struct Replay {
 pub struct Flows {
     /// Captures.
     pub files: Vec<PathBuf>,
-    /// Fields of the flow key.
-    pub mode: Mode,
-    /// Whether an IPv6 flow label takes the place of the ports.
-    pub use_flow_label: bool,
-    /// Seed of the hash.
-    pub seed: u64,
+    /// What makes the flow hash.
+    pub hash: Hashing,
     /// Check checksums.
     pub verify: bool,
     /// A capture that ends early is exit code 2.
@@ -170,9 +189,7 @@ impl TryFrom<&ReplayArgs> for Replay {
             table_entries: table_entries.transpose()?,
             flow_cnt: flow_cnt.transpose()?,
             sweep: args.sweep.as_deref().map(sweep).transpose()?.unwrap_or_default(),
-            mode: mode(&args.mode)?,
-            use_flow_label: flow_label(&args.flow_label)?,
-            seed: seed(&args.seed)?,
+            hash: Hashing::try_from(&args.hash)?,
             drain: args.drain,
             track_fragments: args.track_fragments,
             spread_esp: args.spread_esp,
@@ -200,9 +217,7 @@ impl TryFrom<&FlowsArgs> for Flows {
         }
         Ok(Self {
             files,
-            mode: mode(&args.mode)?,
-            use_flow_label: flow_label(&args.flow_label)?,
-            seed: seed(&args.seed)?,
+            hash: Hashing::try_from(&args.hash)?,
             verify: args.verify,
             strict: args.strict,
             form: args.output.form(),
@@ -272,6 +287,18 @@ fn flow_label(text: &Option<String>) -> Result<bool, UsageError> {
         Some(other) => Err(UsageError::new(
             "--flow-label",
             format_args!("`{other}` is unknown; allowed are use, ignore"),
+        )),
+    }
+}
+
+fn vlan(text: &Option<String>) -> Result<VlanHash, UsageError> {
+    match text.as_deref() {
+        None | Some("tag") => Ok(VlanHash::Tag),
+        Some("tag-unless-priority") => Ok(VlanHash::TagUnlessPriority),
+        Some("ignore") => Ok(VlanHash::Ignore),
+        Some(other) => Err(UsageError::new(
+            "--vlan",
+            format_args!("`{other}` is unknown; allowed are tag, tag-unless-priority, ignore"),
         )),
     }
 }

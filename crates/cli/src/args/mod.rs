@@ -81,6 +81,34 @@ pub struct InputArgs {
     pub read: Vec<PathBuf>,
 }
 
+/// What makes the flow hash.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Flow hash")]
+pub struct HashArgs {
+    /// Fields that make the flow hash: kernel (as Linux) or inner (innermost readable flow)
+    /// [default: kernel]
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+    /// Whether an IPv6 flow label takes the place of the ports: use (as Linux) or ignore
+    /// [default: use]
+    #[arg(long, value_name = "USE")]
+    pub flow_label: Option<String>,
+    /// How the outermost VLAN tag takes part: tag (as Linux), tag-unless-priority (a tag with id 0
+    /// counts as none) or ignore [default: tag]
+    #[arg(long, value_name = "USE")]
+    pub vlan: Option<String>,
+    /// Hash the outermost IP header only, whatever it carries
+    #[arg(long)]
+    pub outer: bool,
+    /// Put WireGuard's receiver index into the hash (mode inner): it separates peers behind one
+    /// address
+    #[arg(long)]
+    pub wireguard_index: bool,
+    /// Seed of the flow hash and of all else that is drawn [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<String>,
+}
+
 /// What `replay` is told.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ReplayArgs {
@@ -105,17 +133,6 @@ pub struct ReplayArgs {
     /// table-entries=1k,8k,64k
     #[arg(long, value_name = "NAME=RANGE", help_heading = "Policies")]
     pub sweep: Option<String>,
-    /// Fields that make the flow hash: kernel (as Linux) or inner (innermost readable flow)
-    /// [default: kernel]
-    #[arg(long, value_name = "MODE", help_heading = "Policies")]
-    pub mode: Option<String>,
-    /// Whether an IPv6 flow label takes the place of the ports in the hash: use (as Linux) or
-    /// ignore [default: use]
-    #[arg(long, value_name = "USE", help_heading = "Policies")]
-    pub flow_label: Option<String>,
-    /// Seed of the flow hash and of all else that is drawn [default: 1]
-    #[arg(long, value_name = "NUMBER", help_heading = "Policies")]
-    pub seed: Option<String>,
     /// Under the policy rps, let a flow change its CPU only when the old one is done with its packets
     #[arg(long, help_heading = "Policies")]
     pub drain: bool,
@@ -125,6 +142,10 @@ pub struct ReplayArgs {
     /// Send each packet of an IPsec tunnel to the next CPU in turn, and count the reordering
     #[arg(long, help_heading = "Policies")]
     pub spread_esp: bool,
+
+    /// What makes the flow hash
+    #[command(flatten)]
+    pub hash: HashArgs,
 
     /// CPUs of the host: a number (16) or a list of ids (0-3,8); a word is taken as --rps-cpus
     /// [default: 8]
@@ -217,21 +238,13 @@ pub struct FlowsArgs {
     /// Captures
     #[command(flatten)]
     pub input: InputArgs,
-    /// Fields that make the flow key: kernel (as Linux) or inner (innermost readable flow)
-    /// [default: kernel]
-    #[arg(long, value_name = "MODE")]
-    pub mode: Option<String>,
-    /// Whether an IPv6 flow label takes the place of the ports: use (as Linux) or ignore
-    /// [default: use]
-    #[arg(long, value_name = "USE")]
-    pub flow_label: Option<String>,
-    /// Seed of the flow hash [default: 1]
-    #[arg(long, value_name = "NUMBER")]
-    pub seed: Option<String>,
     /// Check the outermost IP header and the lengths and checksum of UDP, where a packet was captured
     /// whole (packets that the capturing host sent often have no checksum yet)
     #[arg(long)]
     pub verify: bool,
+    /// What makes the flow hash
+    #[command(flatten)]
+    pub hash: HashArgs,
     /// Exit with 2 if a capture ends early
     #[arg(long, help_heading = "Output")]
     pub strict: bool,

@@ -29,7 +29,7 @@ mod workers;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rxsteer_core::dissect::Mode;
+use rxsteer_core::dissect::{Mode, VlanHash};
 use rxsteer_core::hash::ToeplitzKey;
 use rxsteer_core::steer::PolicyKind;
 
@@ -257,6 +257,14 @@ fn settings(options: &ReplayOptions) -> Settings {
             Mode::Kernel => "kernel".into(),
             Mode::Inner => "inner".into(),
         },
+        vlan: match options.vlan {
+            VlanHash::Tag => "tag".into(),
+            VlanHash::TagUnlessPriority => "tag-unless-priority".into(),
+            VlanHash::Ignore => "ignore".into(),
+        },
+        outer_only: options.outer_only,
+        wireguard_index: options.wireguard_index,
+        spread_esp: options.spread_esp,
         flow_label: if options.ignore_flow_label { "ignore".into() } else { "use".into() },
         kernel: format!("{}.{}", options.kernel.0, options.kernel.1),
         drain: options.drain,

@@ -67,12 +67,20 @@ pub struct Settings {
     pub mode: String,
     /// `use` or `ignore`: whether an IPv6 flow label takes part in the hash.
     pub flow_label: String,
+    /// `tag`, `tag-unless-priority` or `ignore`: how the outermost VLAN tag takes part in the hash.
+    pub vlan: String,
+    /// Whether the outermost IP header only is hashed.
+    pub outer_only: bool,
+    /// Whether WireGuard's receiver index is part of the hash.
+    pub wireguard_index: bool,
     /// Version of Linux whose tables the policy `rfs` models.
     pub kernel: String,
     /// Whether a change of the RPS mask waits for each flow's queued packets.
     pub drain: bool,
     /// Whether later fragments follow the ports of the first.
     pub track_fragments: bool,
+    /// Whether each packet of an IPsec tunnel goes to the next CPU.
+    pub spread_esp: bool,
     /// Readers of each unconnected UDP port.
     pub workers: u32,
     /// `fifo` or `instant`: the service model.

@@ -22,7 +22,7 @@ fn nothing_means_the_sample_all_policies_and_linux_as_it_is() {
     assert_eq!(replay.policies, PolicyKind::ALL);
     assert_eq!(replay.kernel, KernelVersion::NEWEST);
     assert_eq!(replay.host, HostChoice::Default);
-    assert_eq!((replay.mode, replay.use_flow_label, replay.seed), (Mode::Kernel, true, 1));
+    assert_eq!(replay.hash, Hashing { options: Options::KERNEL, seed: 1 });
     assert_eq!((replay.form, replay.sweep.len(), replay.table_entries), (Format::Text, 0, None));
 }
 
@@ -104,10 +104,15 @@ fn local_addresses_may_be_prefixes() {
 fn modes_versions_seeds_and_workers_are_checked() {
     let good = replay("--mode inner --flow-label ignore --seed 0xff --kernel 4.1 --workers 8");
     let good = good.unwrap();
-    assert_eq!((good.mode, good.use_flow_label, good.seed), (Mode::Inner, false, 255));
+    let options = Options { ignore_flow_label: true, ..Options::INNER };
+    assert_eq!(good.hash, Hashing { options, seed: 255 });
     assert_eq!((good.kernel, good.workers), (KernelVersion(4, 1), 8));
     assert!(refusal("--mode outer").contains("kernel, inner"));
     assert!(refusal("--flow-label maybe").contains("use, ignore"));
+    let good = replay("--vlan ignore --outer --wireguard-index --mode inner").unwrap().hash.options;
+    assert!(good.outer_only && good.wireguard_index && good.vlan == VlanHash::Ignore);
+    assert!(refusal("--wireguard-index").contains("--mode inner"));
+    assert!(refusal("--vlan id").contains("tag, tag-unless-priority, ignore"));
     assert!(refusal("--seed x").contains("2^64"));
     assert!(refusal("--kernel 1.0").contains("2.6.35"));
     assert!(refusal("--workers 0").contains("1 to 4096"));
