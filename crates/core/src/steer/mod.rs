@@ -3,8 +3,8 @@
 //! [`Steering`] holds the tables of one policy. For each packet [`Steering::steer`] returns a
 //! [`Decision`]; the caller puts the packet on that CPU's backlog and tells the position with
 //! [`Steering::enqueued`]. The socket side tells what it knows with [`Steering::record`],
-//! [`Steering::received_unconnected`] and [`Steering::withdraw`]. The state of the CPUs is an
-//! argument ([`Host`]), and so is the time.
+//! [`Steering::received_unconnected`], [`Steering::disconnect`] and [`Steering::close`]. The state
+//! of the CPUs is an argument ([`Host`]), and so is the time.
 //!
 //! Always true: every packet gets one decision with exactly one reason; a packet is never sent to
 //! a CPU that is offline, except when the CPU that took it is; a flow of the `flow-aware` policy
