@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use foldhash::fast::FixedState;
+use foldhash::fast::{FixedState, RandomState};
 use hashbrown::HashTable;
 use rxsteer_core::dissect::AddrKind;
 use rxsteer_core::steer::PortRule;
@@ -33,7 +33,7 @@ impl Tuple {
         let mut hasher = state.build_hasher();
         for bytes in [&self.local, &self.remote] {
             for half in bytes.as_chunks::<8>().0 {
-                hasher.write_u64(u64::from_ne_bytes(*half));
+                hasher.write_u64(u64::from_le_bytes(*half));
             }
         }
         let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
@@ -159,9 +159,10 @@ pub(crate) struct Sockets {
     free: Vec<u32>,
     hand: usize,
     index: HashTable<u32>,
-    /// Of a known seed: which half-open connection another one displaces depends on it.
-    state: FixedState,
-    group_state: FixedState,
+    /// Decides only where the index keeps a place, so it may differ from run to run.
+    state: RandomState,
+    /// Decides what shows (groups, half-open connections), so it depends on the seed alone.
+    seeded: FixedState,
     half_open: HalfOpen,
     sent_seen: bool,
     pub(crate) counts: Counts,
@@ -187,8 +188,8 @@ impl Sockets {
             free: Vec::new(),
             hand: 0,
             index: HashTable::new(),
-            state: FixedState::with_seed(seed ^ 0x6861_6c66_2d6f_7065),
-            group_state: FixedState::with_seed(seed ^ 0x7265_7573_6570_6f72),
+            state: RandomState::default(),
+            seeded: FixedState::with_seed(seed ^ 0x7265_7573_6570_6f72),
             half_open: HalfOpen::new(),
             sent_seen: false,
             counts: Counts::default(),
@@ -336,7 +337,7 @@ impl Sockets {
                 self.close(old, notes);
             }
             self.counts.syns += 1;
-            let hash = tuple.hash(&self.state);
+            let hash = tuple.hash(&self.seeded);
             self.half_open.forget(hash);
             self.half_open.add(hash, IN | SYN_IN);
             return None;
@@ -344,7 +345,7 @@ impl Sockets {
         if place.is_some() {
             return place;
         }
-        let hash = tuple.hash(&self.state);
+        let hash = tuple.hash(&self.seeded);
         if heard.tcp_flags & (RST | FIN) != 0 {
             self.half_open.forget(hash);
             return None;
@@ -371,7 +372,7 @@ impl Sockets {
         if place.is_some() {
             return place;
         }
-        let hash = tuple.hash(&self.state);
+        let hash = tuple.hash(&self.seeded);
         if heard.tcp_flags & (RST | FIN) != 0 {
             self.half_open.forget(hash);
             return None;
@@ -420,7 +421,7 @@ impl Sockets {
         }
         let members = self.group_size(tuple);
         let member = if members > 1 {
-            let hash = tuple.hash(&self.group_state) >> 32;
+            let hash = tuple.hash(&self.seeded) >> 32;
             FlowHash(hash as u32).scale(members) as u16
         } else {
             0

@@ -24,7 +24,7 @@ pub(super) struct Ident {
 impl Ident {
     pub(super) fn words(&self) -> [u64; 5] {
         let half = |bytes: &[u8; 16], at: usize| {
-            u64::from_ne_bytes(*bytes[at..].first_chunk().expect("16 bytes have two halves"))
+            u64::from_le_bytes(*bytes[at..].first_chunk().expect("16 bytes have two halves"))
         };
         let rest = u64::from(self.src_port) << 32
             | u64::from(self.dst_port) << 48

@@ -31,8 +31,9 @@ use crate::service::Job;
 /// of times overflows.
 const MAX_NS: u64 = 1 << 62;
 
-/// Items that are given to the policies at once.
-pub(super) const BATCH: usize = 1024;
+/// Items that are given to the policies at once: enough that a policy finds its tables in the cache
+/// for most of them, few enough that they stay in it themselves.
+pub(super) const BATCH: usize = 8192;
 
 /// The front of a replay.
 #[derive(Debug)]
