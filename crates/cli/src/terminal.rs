@@ -101,8 +101,8 @@ impl Progress {
             self.bar = Some(bar);
         }
         if let Some(bar) = &self.bar {
-            bar.set_position(bytes);
             bar.set_message(format!("{} packets", crate::render::numbers::count(packets)));
+            bar.set_position(bytes);
         }
     }
 }

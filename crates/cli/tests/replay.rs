@@ -340,3 +340,31 @@ fn the_readers_of_a_port_are_shown_with_their_shares() {
     assert_eq!((packets("53").len(), packets("53").iter().sum::<u64>()), (2, 1300));
     assert_eq!((packets("443").len(), packets("443").iter().sum::<u64>()), (4, 1200));
 }
+
+#[test]
+fn the_output_of_ethtool_says_which_queue_a_packet_took() {
+    let dir = scratch("replay_ethtool");
+    let key = (0..40).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
+    let table = |queues: [u32; 8]| {
+        let row = queues.map(|queue| format!("{queue:>6}")).join("");
+        format!(
+            "RX flow hash indirection table for eth0 with 2 RX ring(s):\n    0: {row}\n\
+             RSS hash key:\n{key}\nRSS hash function:\n    toeplitz: on\n    xor: off\n"
+        )
+    };
+    std::fs::write(dir.join("one.txt"), table([1; 8])).unwrap();
+    std::fs::write(dir.join("both.txt"), table([0, 1, 0, 1, 0, 1, 0, 1])).unwrap();
+    let queues = |file: &str| {
+        let arguments = ["replay", "-j", "-p", "none", "--queues", "2", "--ethtool", file];
+        let said = rxsteer_in(&dir, &arguments, &[]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let report: Value = serde_json::from_str(&said.out).unwrap();
+        let received = report["input"]["received"].as_u64().unwrap();
+        let packets = |queue: usize| report["host"]["queues"][queue]["packets"].as_u64().unwrap();
+        assert_eq!(packets(0) + packets(1), received);
+        (packets(0), packets(1))
+    };
+    assert_eq!(queues("one.txt").0, 0);
+    let (zero, one) = queues("both.txt");
+    assert!(zero > one / 3 && one > zero / 3, "{zero} {one}");
+}
