@@ -34,6 +34,8 @@
 //! is in the middle of an operation. Closed sockets hand the datagram back
 //! ([`PushError::Closed`]): it is neither counted nor lost.
 //!
+//! What producers write, their lock and pile, lies on other cache lines than what readers lock.
+//!
 //! Always true: order is kept from each producer to whoever reads; every datagram admitted is read
 //! once, found bad once or discarded once; [`Credit`] goes back to 0 when the queue is drained; no
 //! foreign code runs under a lock but the clone of a waker, checks of a payload and the closure of

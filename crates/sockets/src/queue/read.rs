@@ -100,7 +100,7 @@ impl<P> ReceiveQueue<P> {
     fn fill(&self, wait: Option<&mut Wait<'_>>) -> Result<MutexGuard<'_, Reader<P>>, RecvError> {
         // Declared first, so dropped last: a displaced waker must not be dropped under a lock.
         let _displaced: Option<Waker>;
-        let mut reader = lock(&self.reader);
+        let mut reader = lock(&self.reader.0);
         if !reader.chain.is_empty() {
             return Ok(reader);
         }
@@ -137,7 +137,7 @@ impl<P> ReceiveQueue<P> {
         let _removed: Option<Waker>;
         let mut next = None;
         {
-            let reader = lock(&self.reader);
+            let reader = lock(&self.reader.0);
             let mut arrivals = lock(&self.arrivals);
             match list {
                 List::Watchers => {

@@ -18,6 +18,7 @@ use crate::counters::{Event, IpVersion, UdpSnapshot};
 use crate::datagram::Malformed;
 
 /// The receive queue of one socket. See the [module](super) for how it works.
+#[repr(C)] // in this order: first what producers write, then what readers write
 pub struct ReceiveQueue<P> {
     pub(super) credit: Credit,
     pub(super) arrivals: Mutex<Arrivals<P>>,
@@ -25,9 +26,13 @@ pub struct ReceiveQueue<P> {
     closed: AtomicBool,
     release: Release,
     pub(super) context: Arc<QueueContext<P>>,
-    pub(super) reader: Mutex<Reader<P>>,
+    pub(super) reader: OwnLine<Mutex<Reader<P>>>,
     pub(super) counters: SocketCounters,
 }
+
+/// Begins a cache line, so that readers who lock do not disturb producers who do.
+#[repr(align(64))]
+pub(super) struct OwnLine<T>(pub(super) T);
 
 /// The producers' side: under their lock.
 pub(super) struct Arrivals<P> {
@@ -128,7 +133,7 @@ impl<P> ReceiveQueue<P> {
             closed: AtomicBool::new(false),
             release: release.into(),
             context: Arc::clone(context),
-            reader: Mutex::new(Reader { chain: Chain::new(), owed: InUse::default() }),
+            reader: OwnLine(Mutex::new(Reader { chain: Chain::new(), owed: InUse::default() })),
             counters: SocketCounters::default(),
         }
     }
@@ -272,7 +277,7 @@ impl<P> ReceiveQueue<P> {
 
     /// Drops all that waits, counted as [`Event::Discarded`]; returns how many.
     pub fn purge(&self) -> u64 {
-        let mut reader = lock(&self.reader);
+        let mut reader = lock(&self.reader.0);
         let mut older = mem::replace(&mut reader.chain, Chain::new());
         let mut newer = lock(&self.arrivals).pile.take();
         let totals = {

@@ -370,7 +370,7 @@ fn idle_queues_hold_no_room_and_no_buffers() {
     assert_eq!(context.kept_segments(), 2);
     let bytes = size_of::<ReceiveQueue<Buffer>>();
     println!("{bytes} bytes for an idle queue");
-    assert!(bytes <= 448, "{bytes}");
+    assert!(bytes <= 320, "{bytes}");
 }
 
 #[test]
