@@ -1,9 +1,9 @@
 //! SipHash over 64-bit words: a hash that nobody without the key can foresee or steer.
 //!
 //! Written from the paper (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012,
-//! section 2). Our own and not a crate, because it must compile into an eBPF program (no panic, no
-//! `u128`, no byte buffer on a 512-byte stack) and because the callers have words, not bytes: a
-//! `core::hash::Hasher` collects bytes in a tail buffer first, which costs more than the rounds.
+//! section 2). Our own and not a crate, because it must compile into an eBPF program: words in,
+//! no byte buffer on a stack of 512 bytes, no `u128`, no panic. On a host the `siphasher` crate
+//! takes as long or twice as long, by how its buffer of bytes is filled (`docs/benchmarks.md`).
 
 /// SipHash with `C` rounds for each word and `D` rounds at the end.
 ///
