@@ -77,6 +77,8 @@ struct Counts {
     reasons: [[u64; Class::COUNT]; Reason::COUNT],
     probes: [u64; Probe::COUNT],
     second_line: u64,
+    /// Hits and misses by the CPU that took the packet.
+    by_cpu: Vec<[u64; 2]>,
     asked: u64,
     hits: u64,
     wrong_steers: u64,
@@ -117,7 +119,10 @@ impl Ledger {
             limits: host.limits,
             cache: host.cache_numbers(),
             epoch: Epoch(0),
-            counts: Counts::default(),
+            counts: Counts {
+                by_cpu: vec![[0; 2]; host.cpus.nr_cpu_ids() as usize],
+                ..Counts::default()
+            },
             latency: new(),
             latency_sum: 0,
             series: Series::default(),
@@ -366,6 +371,11 @@ impl Stages for Ledger {
         counts.reasons[decision.reason.index()][job.class.index()] += 1;
         counts.probes[decision.probe.index()] += 1;
         counts.second_line += u64::from(decision.second_line);
+        if decision.probe != Probe::NotAsked
+            && let Some(cpu) = counts.by_cpu.get_mut(on.index())
+        {
+            cpu[usize::from(!hit)] += 1;
+        }
         counts.wrong_steers += u64::from(wrong);
         counts.handoffs += u64::from(!shed && decision.cpu != on);
         counts.moves.held += u64::from(decision.reason == Reason::Held);
@@ -501,7 +511,7 @@ impl Ledger {
     pub(super) fn report(mut self, cpus: &Cpus, end_ns: u64) -> PolicyReport {
         self.flush_point();
         let counts = self.counts;
-        let (loads, busy) = loads(cpus, end_ns);
+        let (loads, busy) = loads(cpus, end_ns, &counts.by_cpu);
         let processed: Vec<u64> = loads.iter().filter(|c| c.online).map(|c| c.processed).collect();
         let mean = processed.iter().sum::<u64>() as f64 / processed.len().max(1) as f64;
         let max = processed.iter().max().copied().unwrap_or(0) as f64;
@@ -543,7 +553,7 @@ impl Ledger {
     }
 }
 
-fn loads(cpus: &Cpus, end_ns: u64) -> (Vec<CpuReport>, (f64, f64)) {
+fn loads(cpus: &Cpus, end_ns: u64, probes: &[[u64; 2]]) -> (Vec<CpuReport>, (f64, f64)) {
     let total: u64 = cpus.loads().map(|(_, _, load)| load.processed).sum();
     let share = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
     let reports: Vec<CpuReport> = cpus
@@ -552,6 +562,8 @@ fn loads(cpus: &Cpus, end_ns: u64) -> (Vec<CpuReport>, (f64, f64)) {
             cpu: cpu.0,
             online,
             taken: load.taken,
+            hits: probes[cpu.index()][0],
+            misses: probes[cpu.index()][1],
             processed: load.processed,
             share: share(load.processed, total),
             read: load.read,

@@ -46,6 +46,8 @@ fn check(report: &Report) {
         let d = &policy.distances;
         assert_eq!(processed, d.same_cpu + d.same_cache + d.elsewhere + d.no_consumer);
         assert_eq!(policy.cpus.iter().map(|c| c.read).sum::<u64>(), policy.read);
+        assert_eq!(policy.cpus.iter().map(|c| c.hits).sum::<u64>(), policy.probes.hit);
+        assert_eq!(policy.cpus.iter().map(|c| c.misses).sum::<u64>(), policy.probes.misses());
     }
 }
 

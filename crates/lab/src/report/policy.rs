@@ -175,6 +175,10 @@ pub struct CpuReport {
     pub online: bool,
     /// Packets taken from rings.
     pub taken: u64,
+    /// Packets taken here for which the flow table had an entry.
+    pub hits: u64,
+    /// Packets taken here that asked the flow table for nothing.
+    pub misses: u64,
     /// Packets whose protocol work ran here.
     pub processed: u64,
     /// The same as a share of all processed packets, 0 to 1.
