@@ -306,3 +306,35 @@ fn a_device_that_does_not_fit_the_host_is_refused() {
     host.rss.key.truncate(39);
     assert!(refused(&host).contains("39 bytes"));
 }
+
+/// Frames of the sample with bytes overwritten and ends cut off, at times in any order.
+#[test]
+fn damaged_frames_are_counted_like_all_others() {
+    let mut rng = rxsteer_lab::generate::Rng::new(77, 0);
+    let mut sample = rxsteer_lab::generate::sample().frames();
+    let mut frames = Frames::new();
+    while let Some(frame) = sample.next_frame() {
+        let mut bytes = frame.bytes.clone();
+        for _ in 0..rng.below(4) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] = rng.bits() as u8;
+        }
+        bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize + 1);
+        frames.push((frame.time_ns ^ rng.below(1 << 20), bytes));
+        if frames.len() == 4000 {
+            break;
+        }
+    }
+    for mode in [rxsteer_core::dissect::Mode::Kernel, rxsteer_core::dissect::Mode::Inner] {
+        let options = ReplayOptions {
+            mode,
+            track_fragments: true,
+            local: LocalRule::All,
+            workers: 3,
+            ..ReplayOptions::default()
+        };
+        let report = run(&frames, Host::simple(3, 2).unwrap(), options);
+        assert_eq!(report.input.received, 4000);
+        assert!(report.input.dissect_errors.total() > 1000, "{:?}", report.input.dissect_errors);
+    }
+}
