@@ -2,6 +2,7 @@
 //! new one, never nobody and never a third.
 //!
 //! Bounded by time, since what two cores interleave cannot be foreseen.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
