@@ -20,7 +20,9 @@ mod lookup;
 mod publish;
 mod segments;
 mod sock;
+mod sync;
 mod tuple;
+mod versions;
 mod writer;
 
 pub(crate) use publish::Published;

@@ -9,7 +9,6 @@
 //! Source: spec of the receive path, "Early demux and multicast".
 
 use std::net::IpAddr;
-use std::sync::atomic::{Ordering, fence};
 
 use crate::group::{HAS_REMOTE4, Picked};
 use crate::{Cast, Found, Packet, SocketId, Stage};
@@ -51,19 +50,12 @@ impl Published {
     }
 
     fn takers(&self, packet: &Packet<'_>, tuple: &Tuple) -> Vec<Receiver> {
-        let version = self.version(packet.dst_port);
-        loop {
-            let before = version.load(Ordering::Acquire);
-            let mut takers = self.takers_once(packet, tuple);
-            fence(Ordering::Acquire);
-            if version.load(Ordering::Relaxed) != before {
-                continue;
-            }
-            // A socket that is just being moved was met in both places.
-            takers.sort_by_key(|receiver| receiver.socket);
-            takers.dedup_by_key(|receiver| receiver.socket);
-            return takers;
-        }
+        let mut takers =
+            self.versions.read(packet.dst_port, || Ok(self.takers_once(packet, tuple)));
+        // A socket that is just being moved was met in both places.
+        takers.sort_by_key(|receiver| receiver.socket);
+        takers.dedup_by_key(|receiver| receiver.socket);
+        takers
     }
 
     fn takers_once(&self, packet: &Packet<'_>, tuple: &Tuple) -> Vec<Receiver> {

@@ -9,7 +9,7 @@
 //! published a change of the port meanwhile.
 //! Source: spec of the receive path, "UDP socket lookup".
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use rxsteer_core::FlowHash;
 
@@ -97,26 +97,20 @@ impl Published {
 
     #[inline]
     pub(super) fn receiver(&self, packet: &Packet<'_>, tuple: &Tuple) -> Option<Receiver> {
-        let version = self.version(packet.dst_port);
-        loop {
-            let before = version.load(Ordering::Acquire);
+        self.versions.read(packet.dst_port, || {
             if self.early_demux
                 && !packet.from_this_host
                 && let Some(receiver) = self.head(packet, tuple)
             {
-                return Some(receiver);
+                return Err(Some(receiver));
             }
             #[cfg(feature = "hash4")]
             if let Some(receiver) = self.by_tuple(packet, tuple) {
-                return Some(receiver);
+                return Err(Some(receiver));
             }
-            let found = self.by_score(packet, tuple);
-            // What was found is what holds only if nothing moved between the loads.
-            fence(Ordering::Acquire);
-            if version.load(Ordering::Relaxed) == before {
-                return found;
-            }
-        }
+            // What is found by score is the best only if nothing moved meanwhile.
+            Ok(self.by_score(packet, tuple))
+        })
     }
 
     #[inline]

@@ -25,12 +25,10 @@ use super::four::{FiledSocket, Four};
 use super::list::List;
 use super::segments::Segments;
 use super::tuple::TupleHash;
+use super::versions::Versions;
 use super::writer::Writer;
 
 type Map<K, V> = papaya::HashMap<K, V, RandomState>;
-
-/// Versions of ports; two ports that share one only make a look-up start again in vain.
-const VERSIONS: usize = 4096;
 
 /// What is published of one socket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,7 +109,7 @@ pub(crate) struct Published {
     pub(super) four: Four,
     /// Incoming CPUs by place of the socket, plus one; 0: none.
     cpus: Segments<AtomicU32>,
-    versions: Box<[AtomicU32]>,
+    pub(super) versions: Versions,
     /// Packets for which a group's selector could not be applied.
     pub(super) selector_misses: AtomicU64,
 }
@@ -133,7 +131,7 @@ impl Published {
             #[cfg(feature = "hash4")]
             four: Four::new(config.connected_capacity),
             cpus: Segments::new(),
-            versions: std::iter::repeat_with(AtomicU32::default).take(VERSIONS).collect(),
+            versions: Versions::new(),
             selector_misses: AtomicU64::new(0),
         }
     }
@@ -141,12 +139,6 @@ impl Published {
     /// Returns how often a group's selector could not be applied and the hash decided.
     pub(crate) fn selector_misses(&self) -> u64 {
         self.selector_misses.load(Ordering::Relaxed)
-    }
-
-    /// Returns the version of a port.
-    #[inline]
-    pub(super) fn version(&self, port: u16) -> &AtomicU32 {
-        &self.versions[usize::from(port) % VERSIONS]
     }
 
     pub(super) fn set_cpu(&self, i: u32, cpu: Option<CpuId>) {
@@ -199,7 +191,7 @@ impl Published {
         }
         for change in &changes {
             for port in [change.old.listed, change.new.listed].into_iter().flatten() {
-                self.version(port.1).fetch_add(1, Ordering::AcqRel);
+                self.versions.raise(port.1);
             }
         }
         for change in &changes {
