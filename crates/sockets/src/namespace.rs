@@ -166,11 +166,11 @@ impl Namespace {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod agree;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod departures;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod field_reports;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

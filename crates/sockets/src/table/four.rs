@@ -265,9 +265,14 @@ impl Four {
         });
         records.orders[new as usize] = filed.order;
         let record = self.records.at_or_make(new);
-        // A record that was never used is even; free ones are odd already.
-        let sequence = record.sequence.load(Ordering::Relaxed) | 1;
-        record.sequence.store(sequence, Ordering::Relaxed);
+        // A record that was taken out is odd since, and stays so: a reader that sees this must also
+        // see that nothing leads to it, as it does from the Release in `remove`. One that was never
+        // used is even, and no reader can be there.
+        let mut sequence = record.sequence.load(Ordering::Relaxed);
+        if sequence & 1 == 0 {
+            sequence += 1;
+            record.sequence.store(sequence, Ordering::Relaxed);
+        }
         fence(Ordering::Release);
         record.ports.store(filed.tuple.ports(), Ordering::Relaxed);
         for (half, word) in record.local.iter().enumerate() {
