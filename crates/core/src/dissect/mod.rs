@@ -31,6 +31,7 @@ mod link;
 mod number;
 mod observe;
 mod options;
+mod plain;
 mod transport;
 mod tunnel;
 mod udp;
@@ -72,7 +73,11 @@ pub fn dissect<B: Bytes + ?Sized>(
     options: &Options,
     out: &mut Dissected,
 ) -> Result<(), DissectError> {
-    dissect_observed(frame, start, options, out, &mut NoObserver)
+    *out = Dissected::EMPTY;
+    if plain::read(frame, start, options, out) {
+        return Ok(());
+    }
+    walk::walk(frame, start, options, out, &mut NoObserver)
 }
 
 /// Reads the flow of a frame into `out` and tells `observer` of each header.
