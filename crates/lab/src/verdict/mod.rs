@@ -180,8 +180,8 @@ fn steer(
         (VerdictCode::UseFlowAware, Some(linux)) => {
             verdict.settings = settings::steering(host, report, linux);
             verdict.unless.push(format!(
-                "flow-aware is no setting of the kernel: it has to be attached. Without it use {} \
-                 with the settings below; it carries {:.2} times as much as with no steering.",
+                "flow-aware is no setting of the kernel, and this version cannot attach it to one \
+                 yet. Until then use {} with the settings below; it carries {:.2} times as much as with no steering.",
                 linux.policy,
                 none.map_or(1.0, |none| headroom(linux) / headroom(none)),
             ));
