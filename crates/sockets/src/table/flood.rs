@@ -40,7 +40,7 @@ impl Published {
             each(receiver.found());
         };
         if packet.cast == Cast::Unicast {
-            let receiver = self.receiver(packet, &tuple);
+            let receiver = self.receiver(packet, &tuple, 0);
             receiver.iter().for_each(hand_over);
             return usize::from(receiver.is_some());
         }

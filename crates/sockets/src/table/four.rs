@@ -85,6 +85,23 @@ struct Bucket {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Record>() == 64 && size_of::<Bucket>() == 64);
 
+impl Bucket {
+    /// Returns the places of words with the upper half of this hash. Compares all without a branch:
+    /// which of them it is cannot be foreseen, and a wrong guess costs more.
+    #[inline]
+    fn matches(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let mut matches = 0_u32;
+        for (place, word) in self.words.iter().enumerate() {
+            matches |= u32::from(word.load(Ordering::Relaxed) >> 32 == hash >> 32) << place;
+        }
+        std::iter::from_fn(move || {
+            let place = matches.trailing_zeros();
+            matches &= matches.wrapping_sub(1);
+            (place < u32::BITS).then_some(place as usize)
+        })
+    }
+}
+
 /// What writers keep of the table.
 #[derive(Debug, Default)]
 pub(super) struct Records {
@@ -145,14 +162,19 @@ impl Four {
         buckets[hash as usize & (buckets.len() - 1)].overflow.load(Ordering::Relaxed)
     }
 
-    /// Loads from the record that the bucket of a hash leads to.
+    /// Returns the record that the bucket of a hash leads to, plus one; 0: none.
     #[inline]
-    pub(super) fn touch_record(&self, hash: u64) -> u64 {
+    pub(super) fn leads_to(&self, hash: u64) -> u32 {
         let buckets = self.buckets();
-        let words = &buckets[hash as usize & (buckets.len() - 1)].words;
-        let mut own = words.iter().map(|word| word.load(Ordering::Relaxed));
-        let word = own.find(|word| word >> 32 == hash >> 32 && *word as u32 != 0);
-        let record = word.and_then(|word| self.records.at(word as u32 - 1));
+        let bucket = &buckets[hash as usize & (buckets.len() - 1)];
+        let first = bucket.matches(hash).next();
+        first.map_or(0, |place| bucket.words[place].load(Ordering::Relaxed) as u32)
+    }
+
+    /// Loads from a record, given plus one.
+    #[inline]
+    pub(super) fn touch_record(&self, record: u32) -> u64 {
+        let record = record.checked_sub(1).and_then(|record| self.records.at(record));
         record.map_or(0, |record| u64::from(record.sequence.load(Ordering::Relaxed)))
     }
 
@@ -192,8 +214,8 @@ impl Four {
         let mask = buckets.len() - 1;
         for step in 0..buckets.len() {
             let bucket = &buckets[(hash as usize).wrapping_add(step) & mask];
-            for word in &bucket.words {
-                let word = word.load(Ordering::Acquire);
+            for place in bucket.matches(hash) {
+                let word = bucket.words[place].load(Ordering::Acquire);
                 if word >> 32 != hash >> 32 || word as u32 == 0 {
                     continue;
                 }

@@ -62,41 +62,55 @@ impl Published {
     /// Returns the socket that gets a unicast packet.
     #[inline]
     pub(crate) fn lookup(&self, packet: &Packet<'_>) -> Option<Found> {
-        self.receiver(packet, &Tuple::of(packet)).map(|receiver| receiver.found())
+        self.receiver(packet, &Tuple::of(packet), 0).map(|receiver| receiver.found())
     }
 
     /// Looks up several packets, so that their loads overlap; see [`BURST`].
     pub(crate) fn lookup_burst(&self, packets: &[Packet<'_>], found: &mut [Option<Found>]) {
         for (packets, found) in packets.chunks(BURST).zip(found.chunks_mut(BURST)) {
             #[cfg(feature = "hash4")]
-            self.touch(packets);
-            for (packet, found) in packets.iter().zip(found) {
-                *found = self.lookup(packet);
+            let hashes = self.touch(packets);
+            #[cfg(not(feature = "hash4"))]
+            let hashes = [0; BURST];
+            for ((packet, hash), found) in packets.iter().zip(hashes).zip(found) {
+                let receiver = self.receiver(packet, &Tuple::of(packet), hash);
+                *found = receiver.map(|receiver| receiver.found());
             }
         }
     }
 
-    /// Loads the buckets of a burst, then the records: each load of a kind without waiting for the
-    /// one before.
+    /// Loads the buckets of a burst, then the records. Between the loads of a kind there is next to
+    /// nothing else, so that a core has all of them under way at a time. Returns the hashes of the
+    /// 4-tuples; 0: not needed.
     #[cfg(feature = "hash4")]
-    fn touch(&self, packets: &[Packet<'_>]) {
+    fn touch(&self, packets: &[Packet<'_>]) -> [u64; BURST] {
         let mut hashes = [0; BURST];
-        let mut loaded = 0;
         for (hash, packet) in hashes.iter_mut().zip(packets) {
             let tuple = Tuple::of(packet);
             if self.four.may_hold(tuple.local, tuple.local_port) {
                 *hash = self.hash.of(&tuple);
-                loaded ^= self.four.touch_bucket(*hash);
             }
         }
-        for hash in hashes.iter().take(packets.len()).filter(|hash| **hash != 0) {
-            loaded ^= self.four.touch_record(*hash);
+        let mut loaded = 0;
+        for hash in hashes.iter().filter(|hash| **hash != 0) {
+            loaded ^= self.four.touch_bucket(*hash);
+        }
+        let records = hashes.map(|hash| if hash == 0 { 0 } else { self.four.leads_to(hash) });
+        for record in records {
+            loaded ^= self.four.touch_record(record);
         }
         std::hint::black_box(loaded);
+        hashes
     }
 
+    /// Returns who gets a unicast packet; `hash` is that of the 4-tuple, 0 if the caller has none.
     #[inline]
-    pub(super) fn receiver(&self, packet: &Packet<'_>, tuple: &Tuple) -> Option<Receiver> {
+    pub(super) fn receiver(
+        &self,
+        packet: &Packet<'_>,
+        tuple: &Tuple,
+        hash: u64,
+    ) -> Option<Receiver> {
         self.versions.read(packet.dst_port, || {
             if self.early_demux
                 && !packet.from_this_host
@@ -105,9 +119,11 @@ impl Published {
                 return Err(Some(receiver));
             }
             #[cfg(feature = "hash4")]
-            if let Some(receiver) = self.by_tuple(packet, tuple) {
+            if let Some(receiver) = self.by_tuple(packet, tuple, hash) {
                 return Err(Some(receiver));
             }
+            #[cfg(not(feature = "hash4"))]
+            let _ = hash;
             // What is found by score is the best only if nothing moved meanwhile.
             Ok(self.by_score(packet, tuple))
         })
@@ -123,11 +139,12 @@ impl Published {
 
     #[cfg(feature = "hash4")]
     #[inline]
-    fn by_tuple(&self, packet: &Packet<'_>, tuple: &Tuple) -> Option<Receiver> {
+    fn by_tuple(&self, packet: &Packet<'_>, tuple: &Tuple, hash: u64) -> Option<Receiver> {
         if !self.four.may_hold(tuple.local, tuple.local_port) {
             return None;
         }
-        let hit = self.four.lookup(self.hash.of(tuple), tuple, packet.device)?;
+        let hash = if hash == 0 { self.hash.of(tuple) } else { hash };
+        let hit = self.four.lookup(hash, tuple, packet.device)?;
         let (socket, flags) = (hit.socket, hit.flags);
         Some(Receiver { socket, stage: Stage::FourTuple, flags, has_remote: true })
     }

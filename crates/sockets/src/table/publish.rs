@@ -37,8 +37,8 @@ pub(super) struct Footprint {
     listed: Option<(u128, u16, i64)>,
     /// Its entry on that list, unless it is found by 4-tuple only.
     entry: Option<Entry>,
-    /// Its entry under the stand-in address.
-    stand_in: Option<Entry>,
+    /// The rank of its entry under the stand-in address.
+    stand_in: Option<i64>,
     /// Its record in the 4-tuple table.
     #[cfg(feature = "hash4")]
     four: Option<(u32, FiledSocket)>,
@@ -232,8 +232,10 @@ impl Published {
         let new = &Footprint { four: self.file(writer, old, new), ..*new };
         if self.placeholder4 || self.early_demux {
             for (_, port, _) in [old.listed, new.listed].into_iter().flatten() {
+                let sock = writer.sock(*i);
+                let entry = new.stand_in.map(|_| sock.stand_in_entry(writer.id(*i)));
                 self.edit_port(writer, port, |list| {
-                    new.stand_in.into_iter().for_each(|entry| list.put(entry));
+                    entry.into_iter().for_each(|entry| list.put(entry));
                 });
             }
         }
@@ -272,10 +274,10 @@ impl Published {
         {
             self.four.remove(&mut writer.records, &filed, record, self.hash);
         }
-        if let (Some(entry), Some((_, port, _))) = (old.stand_in, old.listed)
-            && new.stand_in.is_none_or(|now| now.rank != entry.rank)
+        if let (Some(rank), Some((_, port, _))) = (old.stand_in, old.listed)
+            && new.stand_in != Some(rank)
         {
-            self.edit_port(writer, port, |list| list.remove(entry.rank));
+            self.edit_port(writer, port, |list| list.remove(rank));
         }
         if self.early_demux {
             for (address, port, _) in [old.listed, new.listed].into_iter().flatten() {
@@ -347,7 +349,7 @@ impl Change {
         let mut new = Footprint { member, ..Footprint::default() };
         if sock.port != 0 {
             new.listed = Some((sock.list_address(), sock.port, sock.rank));
-            new.stand_in = sock.has_stand_in().then(|| sock.stand_in_entry(id));
+            new.stand_in = sock.has_stand_in().then_some(sock.port_rank);
             // One that is filed under its 4-tuple of now is found there before any list is walked.
             #[cfg(feature = "hash4")]
             {
