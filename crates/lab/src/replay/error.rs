@@ -20,6 +20,12 @@ pub enum ReplayError {
     },
     /// The hash key has fewer than 40 bytes.
     ShortKey(usize),
+    /// The flow tables would need more memory than
+    /// [`MAX_TABLE_BYTES`](super::ReplayOptions::MAX_TABLE_BYTES).
+    TablesTooLarge {
+        /// Bytes of the tables of all policies and sizes.
+        bytes: u64,
+    },
 }
 
 impl fmt::Display for ReplayError {
@@ -36,6 +42,15 @@ impl fmt::Display for ReplayError {
             ),
             Self::ShortKey(len) => {
                 write!(f, "the RSS hash key has {len} bytes; at least 40 are needed")
+            }
+            Self::TablesTooLarge { bytes } => {
+                let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+                let (bytes, most) = (mib(*bytes), mib(super::ReplayOptions::MAX_TABLE_BYTES));
+                write!(
+                    f,
+                    "the flow tables of all policies and table sizes would take {bytes} MiB; \
+                     allowed are {most} MiB: ask for fewer entries, policies or sizes"
+                )
             }
         }
     }

@@ -40,7 +40,7 @@ pub use options::{ReplayOptions, ServiceKind, hasher};
 pub(crate) use frame::Reader;
 
 use crate::capture::{CaptureError, Captures, NoteKind, Packet};
-use crate::consumer::Event;
+use crate::consumer::{Change, Event};
 use crate::host::{Host, TableSizes};
 use crate::report::{
     CaptureNote, ConsumerReport, FlowReport, HostReport, PolicyReport, QueueReport, Report,
@@ -88,8 +88,9 @@ impl Replay {
     /// Prepares a replay.
     ///
     /// # Errors
-    /// A table size of the sweep that the kernel would refuse, too many of them, or a device
-    /// (its key, its indirection table) that does not fit the host.
+    /// A table size of the sweep that the kernel would refuse, too many of them, tables that need
+    /// more than [`ReplayOptions::MAX_TABLE_BYTES`], or a device (its key, its indirection table)
+    /// that does not fit the host.
     pub fn new(host: Host, options: ReplayOptions) -> Result<Self, ReplayError> {
         check(&host, &options)?;
         let host = Arc::new(host);
@@ -211,11 +212,37 @@ fn check(host: &Host, options: &ReplayOptions) -> Result<(), ReplayError> {
     if host.rss.key.len() < ToeplitzKey::MIN_LEN {
         return Err(ReplayError::ShortKey(host.rss.key.len()));
     }
+    let bytes = table_bytes(host, options)?;
+    if bytes > ReplayOptions::MAX_TABLE_BYTES {
+        return Err(ReplayError::TablesTooLarge { bytes });
+    }
     let queues = host.queues.len();
     match host.rss.table.iter().find(|queue| usize::from(**queue) >= queues) {
         Some(&queue) => Err(ReplayError::NoSuchQueue { queue, queues }),
         None => Ok(()),
     }
+}
+
+/// Returns the bytes that the flow tables of all policies take at most, with all sizes of a sweep
+/// and, where an event gives the tables another size, with the old ones and the new.
+fn table_bytes(host: &Host, options: &ReplayOptions) -> Result<u64, ReplayError> {
+    let queues = host.queues.len() as u32;
+    let of = |sizes: &TableSizes, flow_cnts: u64| -> u64 {
+        options.policies.iter().map(|kind| tables::memory(*kind, sizes, flow_cnts)).sum()
+    };
+    let shared = |sizes: &TableSizes| {
+        of(sizes, u64::from(sizes.flow_cnt_per_queue(queues)) * u64::from(queues))
+    };
+    let mut bytes = of(&host.tables, host.queues.iter().map(|q| u64::from(q.flow_cnt)).sum());
+    for entries in &options.sweep_table_entries {
+        bytes += shared(&TableSizes::for_entries(*entries)?);
+    }
+    let resized = options.scenario.events.iter().filter_map(|event| match &event.change {
+        Change::Resize(sizes) => Some(shared(sizes)),
+        _ => None,
+    });
+    let lanes = 1 + options.sweep_table_entries.len() as u64;
+    Ok(bytes + 2 * lanes * resized.max().unwrap_or(0))
 }
 
 fn lane(

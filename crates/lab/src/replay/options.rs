@@ -72,6 +72,9 @@ pub struct ReplayOptions {
 impl ReplayOptions {
     /// Most table sizes in one sweep.
     pub const MAX_SWEEP: usize = 64;
+
+    /// Most bytes of memory for the flow tables of all policies and table sizes together.
+    pub const MAX_TABLE_BYTES: u64 = 4 << 30;
 }
 
 impl Default for ReplayOptions {

@@ -151,6 +151,22 @@ impl PolicyTables {
     }
 }
 
+/// Returns the bytes of memory that the tables of a policy take with these sizes, on a host with
+/// `flow_cnts` entries in the tables of its queues.
+pub(super) fn memory(kind: PolicyKind, sizes: &TableSizes, flow_cnts: u64) -> u64 {
+    // A word of Linux's table and its shadow.
+    let shared = u64::from(sizes.sock_flow_entries) * 8;
+    match kind {
+        PolicyKind::None | PolicyKind::Rps => 0,
+        PolicyKind::FlowAware => {
+            let entries = u64::from(sizes.flow_entries.next_power_of_two());
+            2 * entries * 8 + filter_words(sizes.flow_entries) as u64 * 4
+        }
+        PolicyKind::RfsSplit => 2 * shared + flow_cnts * 8,
+        _ => shared + flow_cnts * 8,
+    }
+}
+
 fn packed(cpus: &CpuSet) -> Vec<CpuId> {
     cpus.iter().collect()
 }
