@@ -51,12 +51,17 @@ pub fn run(asked: &checked::Replay, terminal: &Terminal) -> anyhow::Result<Exit>
     let report = result?;
     show(&report, asked, terminal)?;
     for note in &report.input.notes {
-        terminal.note(format_args!("{}: {}", note.file, note.text));
+        if note.code == "damaged" {
+            terminal.error(format_args!("{}: {}", note.file, note.text));
+        } else {
+            terminal.note(format_args!("{}: {}", note.file, note.text));
+        }
     }
-    if report.input.notes.iter().any(|note| note.code == "stopped") {
+    let has = |code| report.input.notes.iter().any(|note| note.code == code);
+    if has("stopped") || has("damaged") {
         return Ok(Exit::Error);
     }
-    let truncated = report.input.notes.iter().any(|note| note.code == "truncated");
+    let truncated = has("truncated");
     Ok(if asked.strict && truncated { Exit::Usage } else { Exit::Fine })
 }
 
@@ -145,16 +150,11 @@ fn text(file: &Path) -> anyhow::Result<String> {
 }
 
 fn show(report: &Report, asked: &checked::Replay, terminal: &Terminal) -> anyhow::Result<()> {
-    if let Some(file) = &asked.html {
-        if file.as_os_str() == "-" {
-            let mut out = terminal.data();
-            render::html::write(&mut out, report)?;
-            out.flush()?;
-            return Ok(());
-        }
-        let mut page = Vec::new();
-        render::html::write(&mut page, report)?;
-        std::fs::write(file, page).with_context(|| format!("{}: cannot write", file.display()))?;
+    if asked.html.as_ref().is_some_and(|file| file.as_os_str() == "-") {
+        let mut out = terminal.data();
+        render::html::write(&mut out, report)?;
+        out.flush()?;
+        return Ok(());
     }
     match asked.form {
         Format::Text => {
@@ -172,6 +172,12 @@ fn show(report: &Report, asked: &checked::Replay, terminal: &Terminal) -> anyhow
             render::csv::write(&mut out, report)?;
             out.flush()?;
         }
+    }
+    // Last, so that a page that cannot be written does not take the answer with it.
+    if let Some(file) = &asked.html {
+        let mut page = Vec::new();
+        render::html::write(&mut page, report)?;
+        std::fs::write(file, page).with_context(|| format!("{}: cannot write", file.display()))?;
     }
     Ok(())
 }

@@ -33,6 +33,17 @@ impl CaptureError {
         self.0.offset
     }
 
+    /// Returns place and reason, without the name of the file.
+    pub fn place(&self) -> String {
+        match (self.0.offset, &self.0.reason) {
+            // A truncation says itself where it is.
+            (Some(offset), reason) if !matches!(reason, CaptureFault::Truncated(_)) => {
+                format!("at byte {offset}: {reason}")
+            }
+            (_, reason) => reason.to_string(),
+        }
+    }
+
     /// Returns the reason.
     pub fn reason(&self) -> &CaptureFault {
         &self.0.reason
@@ -41,14 +52,7 @@ impl CaptureError {
 
 impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { file, offset, reason } = &*self.0;
-        match (offset, reason) {
-            // A truncation says itself where it is.
-            (Some(offset), reason) if !matches!(reason, CaptureFault::Truncated(_)) => {
-                write!(f, "{file}: at byte {offset}: {reason}")
-            }
-            (_, reason) => write!(f, "{file}: {reason}"),
-        }
+        write!(f, "{}: {}", self.0.file, self.place())
     }
 }
 

@@ -94,7 +94,10 @@ fn input(front: &Front, report: &Report, findings: &mut Vec<Finding>) {
             &[("packets", input.time_went_back as f64, "packets")],
         ));
     }
-    let damaged = input.notes.iter().filter(|note| note.code == "truncated" || note.code == "lost");
+    let damaged = input
+        .notes
+        .iter()
+        .filter(|note| ["truncated", "lost", "damaged"].contains(&note.code.as_str()));
     for note in damaged {
         findings.push(finding(
             FindingCode::CaptureIncomplete,
@@ -312,10 +315,11 @@ fn labels(flows: &[&Flow], findings: &mut Vec<Finding>) {
             FindingCode::LabelHidesPorts,
             Severity::Limit,
             format!(
-                "The label hides ports: {} IPv6 flows have only {} hashes, since a flow label \
+                "The label hides ports: {} IPv6 flows have only {} hash{}, since a flow label \
                  takes the place of the ports. A hash that ignores labels would spread them.",
                 hidden.len(),
-                hashes.len()
+                hashes.len(),
+                if hashes.len() == 1 { "" } else { "es" }
             ),
             &[("flows", hidden.len() as f64, "flows"), ("hashes", hashes.len() as f64, "hashes")],
         ));

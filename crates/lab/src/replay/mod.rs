@@ -125,8 +125,11 @@ impl Replay {
     /// Takes in all packets of captures and returns the report; calls `progress` now and then. If
     /// that breaks, the report is of the packets so far, and has a note.
     ///
+    /// A fault in a capture after its first packets ends the replay: the report is of the packets
+    /// before it, and has a note with the code `damaged`. A capture that ends early has a note too.
+    ///
     /// # Errors
-    /// A fault in a capture. A capture that ends early is none: the report has a note.
+    /// A fault in a capture before the first packet.
     pub fn run(
         mut self,
         captures: &mut Captures,
@@ -135,7 +138,17 @@ impl Replay {
     ) -> Result<Report, CaptureError> {
         let mut packets = 0u64;
         let mut stopped = false;
-        while let Some(packet) = captures.next_packet()? {
+        let mut damage = None;
+        loop {
+            let packet = match captures.next_packet() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => break,
+                Err(error) if packets == 0 => return Err(error),
+                Err(error) => {
+                    damage = Some(error);
+                    break;
+                }
+            };
             self.packet(&packet);
             packets += 1;
             if packets.is_multiple_of(PROGRESS_PACKETS) {
@@ -159,6 +172,13 @@ impl Replay {
                 text: note.kind.to_string(),
             })
             .collect();
+        if let Some(error) = damage {
+            notes.push(CaptureNote {
+                file: error.file().to_owned(),
+                code: "damaged".into(),
+                text: format!("{}; {packets} packets before it were replayed", error.place()),
+            });
+        }
         if stopped {
             notes.push(CaptureNote {
                 file: files.join(", "),
