@@ -14,7 +14,7 @@ use rxsteer_lab::generate::{
     Crowd, CrowdKind, EPOCH_NS, Layer, Scenario, Turns, Uniform, V6, packet,
 };
 use rxsteer_lab::host::{Host, TableSizes};
-use rxsteer_lab::replay::{LocalRule, Replay, ReplayOptions, ServiceKind};
+use rxsteer_lab::replay::{LocalRule, Replay, ReplayError, ReplayOptions, ServiceKind};
 use rxsteer_lab::report::{FindingCode, VerdictCode};
 
 /// Each flow to port 7000 has a connected socket of its own.
@@ -255,6 +255,45 @@ fn a_capture_without_packets_or_without_received_ones_says_so() {
     let report = run(&frames, Host::simple(2, 1).unwrap(), options);
     assert_eq!(report.input.skipped.not_local, 1);
     assert!(finding(&report, FindingCode::Empty).unwrap().text.contains("not_local 1"));
+}
+
+#[test]
+fn packets_that_are_too_few_or_have_no_times_are_no_reason_to_steer() {
+    let nearby: Vec<u64> = (0..40).map(|n| n * 100).collect();
+    for (times, told) in [
+        (vec![7_000], "Too few packets to judge by: 1 received"),
+        (nearby, "Too few packets to judge by: 40 received"),
+        (vec![7_000; 200], "200 packets received have no times that differ"),
+    ] {
+        let frames: Frames = (1..)
+            .zip(times)
+            .map(|(port, at)| (at, udp_frame((CLIENT, port), (SERVER, 53), b"x")))
+            .collect();
+        let report = run(&frames, Host::simple(4, 1).unwrap(), options(&[Off, Rps]));
+        let verdict = &report.verdict;
+        assert_eq!(verdict.code, VerdictCode::NoData, "{verdict:#?}");
+        assert!(verdict.summary.contains(told), "{verdict:#?}");
+        assert!(verdict.settings.is_empty());
+    }
+}
+
+#[test]
+fn tables_that_need_more_memory_than_the_limit_are_refused_before_they_are_made() {
+    let refused = |host: Host, options: ReplayOptions| match Replay::new(host, options) {
+        Err(error @ ReplayError::TablesTooLarge { .. }) => error.to_string(),
+        other => panic!("{:?}", other.map(|_| "was accepted")),
+    };
+    // 2^29 words and as many of the shadow, 4 bytes each: 4 GiB; and 2^27 slots of 8 bytes, the
+    // most that a queue has: 1 GiB.
+    let message = refused(table_of(1 << 29), options(&[Rfs]));
+    assert!(message.contains("5120 MiB") && message.contains("allowed are 4096 MiB"), "{message}");
+    let sweep = ReplayOptions { sweep_table_entries: vec![1 << 29], ..options(&[Rfs]) };
+    refused(table_of(4096), sweep);
+    let resized =
+        with_rules(&[Rfs], "[[event]]\nat = \"1s\"\ntable_entries = 536870912\n", &table_of(8));
+    refused(table_of(8), resized);
+    // Policies without tables need none.
+    assert!(Replay::new(table_of(1 << 29), options(&[Off, Rps])).is_ok());
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | does one CPU serve? | leave it off: there is nowhere to steer to |
 //! | do several queues interrupt one CPU? | fix that first: steering costs more than moving them |
 //! | does one flow, or one source of a port, carry nearly all? | fix that first: no hash can split it |
+//! | are there no times, or fewer than 64 packets and not idle? | there is nothing to judge |
 //! | do the queues reach every CPU already? | leave it off, unless another policy clearly carries more |
 //! | is the busiest CPU less than half busy without steering, and nothing lost? | leave it off |
 //! | otherwise | the simplest policy that carries within 15 % of the best |
@@ -38,6 +39,9 @@ const NEGLIGIBLE_LOSS: f64 = 0.0005;
 
 /// The policies that can be set, the simplest first.
 const SETTABLE: [&str; 4] = ["none", "rps", "rfs", "flow-aware"];
+
+/// Packets below which nothing is recommended that costs something.
+const ENOUGH_PACKETS: u64 = 64;
 
 /// The verdict on no data.
 pub(crate) fn nothing() -> Verdict {
@@ -98,6 +102,26 @@ fn choose(host: &Host, report: &Report, serving: &CpuSet) -> Verdict {
                 .into();
         return verdict;
     };
+    let timeless = report.input.span_ns == 0;
+    let idle = policy(report, "none").is_some_and(|none| none.max_busy < IDLE_ENOUGH);
+    if report.input.received < ENOUGH_PACKETS && (timeless || !idle) {
+        let mut verdict = nothing();
+        verdict.summary = format!(
+            "Too few packets to judge by: {} received; {ENOUGH_PACKETS} are the least, and ten \
+             seconds of a busy time say more.",
+            report.input.received
+        );
+        return verdict;
+    }
+    if timeless {
+        let mut verdict = nothing();
+        verdict.summary = format!(
+            "The {} packets received have no times that differ, so how busy CPUs would be cannot be \
+             told, and there is nothing to judge.",
+            report.input.received
+        );
+        return verdict;
+    }
     let none = policy(report, "none");
     let reaches_all = report.findings.iter().any(|f| f.code == FindingCode::RssReachesAll);
     if let Some(none) = none {
@@ -111,9 +135,14 @@ fn choose(host: &Host, report: &Report, serving: &CpuSet) -> Verdict {
         }
         if best.policy == "none" {
             let summary = format!(
-                "Leave it off: no policy carries clearly more; the busiest CPU is {} busy \
+                "Leave it off: no policy carries clearly more; the busiest CPU is {} busy{} \
                  without steering.",
-                percent(none.max_busy)
+                percent(none.max_busy),
+                if loss(none) > NEGLIGIBLE_LOSS {
+                    format!(" and {} of the packets are lost", percent(loss(none)))
+                } else {
+                    String::new()
+                }
             );
             return with_rate(off(host, report, summary), report, none);
         }
@@ -155,22 +184,21 @@ fn steer(
         ..nothing()
     };
     if let Some(none) = none {
-        verdict.summary = format!(
-            "Use {}: its busiest CPU is {} busy instead of {}",
-            best.policy,
-            percent(best.max_busy),
-            percent(none.max_busy),
-        );
+        let mut better = Vec::new();
+        let (new, old) = (percent(best.max_busy), percent(none.max_busy));
+        if new != old {
+            better.push(format!("its busiest CPU is {new} busy instead of {old}"));
+        }
         let (new, old) = (best.latency.p50_ns, none.latency.p50_ns);
         if loss(best) > 0.0 || loss(none) > 0.0 {
             let (new, old) = (percent(loss(best)), percent(loss(none)));
-            verdict.summary += &format!(", and {new} of the packets are lost instead of {old}.");
+            better.push(format!("{new} of the packets are lost instead of {old}"));
         } else if new < old {
             let (new, old) = (time(new), time(old));
-            verdict.summary +=
-                &format!(", and half of the packets are through within {new} instead of {old}.");
-        } else {
-            verdict.summary.push('.');
+            better.push(format!("half of the packets are through within {new} instead of {old}"));
+        }
+        if !better.is_empty() {
+            verdict.summary = format!("Use {}: {}.", best.policy, better.join(", and "));
         }
         verdict.buys = buys(best, none);
         verdict.costs = costs(best, none);
@@ -281,10 +309,11 @@ fn fix_first(report: &Report, summary: String) -> Verdict {
 }
 
 fn buys(best: &PolicyReport, none: &PolicyReport) -> Vec<String> {
-    let mut buys = vec![format!(
-        "Room for {:.1} times the packets before the busiest CPU is full.",
-        headroom(best) / headroom(none)
-    )];
+    let mut buys = Vec::new();
+    let room = headroom(best) / headroom(none);
+    if room >= 1.05 {
+        buys.push(format!("Room for {room:.1} times the packets before the busiest CPU is full."));
+    }
     if none.drops.total() > best.drops.total() {
         buys.push(format!(
             "{} of {} lost packets are no longer lost.",
