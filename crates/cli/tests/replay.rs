@@ -195,6 +195,28 @@ fn a_capture_that_ends_early_is_replayed_and_said_so() {
 }
 
 #[test]
+fn a_capture_with_a_fault_is_replayed_up_to_it_and_is_an_error() {
+    let dir = scratch("replay_damaged");
+    let mut plain = sample();
+    let at = plain.len() - 3;
+    plain[at] ^= 0x40; // in the length at the end of the last block
+    std::fs::write(dir.join("bad.pcapng"), &plain).unwrap();
+    let said = rxsteer_in(&dir, &["replay", "-j", "-q", "bad.pcapng"], &[]);
+    assert_eq!(said.code, 1);
+    assert!(said.err.starts_with("error: bad.pcapng: at byte "), "{}", said.err);
+    assert!(said.err.contains("packets before it were replayed"), "{}", said.err);
+    assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(report["input"]["notes"][0]["code"], "damaged");
+    assert!(report["input"]["packets_read"].as_u64().unwrap() > 15_000);
+    // A fault before the first packet leaves nothing to show.
+    plain[5] ^= 0x40;
+    std::fs::write(dir.join("bad.pcapng"), &plain).unwrap();
+    let said = rxsteer_in(&dir, &["replay", "-j", "bad.pcapng"], &[]);
+    assert_eq!((said.code, said.out.as_str()), (1, ""), "{}", said.err);
+}
+
+#[test]
 fn an_empty_capture_says_so() {
     let dir = scratch("replay_empty");
     let plain = sample();
@@ -220,6 +242,10 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
         ("--rps-cpus 99", "CPU"),
         ("--no-such-flag", "--no-such-flag"),
         ("--format xml", "text, json, csv"),
+        ("--html - --json", "--html FILE"),
+        ("--queues -1", "64k"),
+        ("--seed -1", "2^64 - 1"),
+        ("--kernel 2.6", "`2.6`"),
     ] {
         let said = rxsteer(&format!("replay {flags}"));
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{flags}: {}", said.err);
@@ -270,9 +296,10 @@ fn the_page_is_whole_has_plots_and_escapes_what_it_is_told() {
 }
 
 #[test]
-fn a_page_that_cannot_be_written_is_an_error() {
+fn a_page_that_cannot_be_written_is_an_error_after_the_answer() {
     let said = rxsteer("replay --html /nosuch/page.html");
     assert_eq!(said.code, 1);
+    assert!(said.out.contains("\nAnswer\n"), "{}", said.out);
     assert!(said.err.starts_with("error: /nosuch/page.html: cannot write: "), "{}", said.err);
 }
 

@@ -178,6 +178,12 @@ impl TryFrom<&ReplayArgs> for Replay {
             let entries = quantity(text).map_err(|e| UsageError::new("--flow-cnt", e))?;
             rps_flow_cnt(entries).map_err(|e| UsageError::new("--flow-cnt", e))
         });
+        if args.html.as_deref().is_some_and(|file| file.as_os_str() == "-")
+            && args.output.form() != Format::Text
+        {
+            let message = "- prints the page in place of the result; for both, --html FILE";
+            return Err(UsageError::new("--html", message));
+        }
         let workers = args.workers.as_deref().map(|text| positive("--workers", text, 4096));
         Ok(Self {
             inputs: match files(&args.input)? {
@@ -229,7 +235,7 @@ impl TryFrom<&FlowsArgs> for Flows {
 fn parse<T: FromStr<Err: fmt::Display>>(flag: &'static str, text: &str) -> Result<T, UsageError> {
     text.parse().map_err(|error: T::Err| {
         let error = error.to_string();
-        if error.contains(text) && !text.is_empty() {
+        if error.contains(&format!("`{text}`")) {
             UsageError::new(flag, error)
         } else {
             UsageError::new(flag, format_args!("`{text}`: {error}"))

@@ -14,6 +14,7 @@ pub use quantity::{QuantityError, quantity};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 all went well; 1 an error; 2 wrong usage, or --strict and a capture that ends early.
+A fault inside a capture is an error; the result of the packets before it is printed all the same.
 Results go to the standard output, messages to the standard error. An interrupt (Ctrl-C) during a
 replay prints the result so far and exits with 1; a second one ends at once, with 130.";
 
@@ -105,7 +106,7 @@ pub struct HashArgs {
     #[arg(long)]
     pub wireguard_index: bool,
     /// Seed of the flow hash and of all else that is drawn [default: 1]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub seed: Option<String>,
 }
 
@@ -121,13 +122,13 @@ pub struct ReplayArgs {
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', help_heading = "Policies")]
     pub policy: Vec<String>,
     /// Version of Linux whose RFS the policy rfs models, from 2.6.35 on [default: the newest known]
-    #[arg(long, value_name = "VERSION", help_heading = "Policies")]
+    #[arg(long, value_name = "VERSION", help_heading = "Policies", allow_negative_numbers = true)]
     pub kernel: Option<String>,
     /// Entries of the flow tables (rps_sock_flow_entries), such as 32k [default: 32k, or the host's]
-    #[arg(long, value_name = "COUNT", help_heading = "Policies")]
+    #[arg(long, value_name = "COUNT", help_heading = "Policies", allow_negative_numbers = true)]
     pub table_entries: Option<String>,
     /// Entries of each queue's table (rps_flow_cnt) [default: table entries / queues, or the host's]
-    #[arg(long, value_name = "COUNT", help_heading = "Policies")]
+    #[arg(long, value_name = "COUNT", help_heading = "Policies", allow_negative_numbers = true)]
     pub flow_cnt: Option<String>,
     /// Replay again for each size and report the curve: table-entries=1k..1M (doubling) or
     /// table-entries=1k,8k,64k
@@ -149,14 +150,26 @@ pub struct ReplayArgs {
 
     /// CPUs of the host: a number (16) or a list of ids (0-3,8); a word is taken as --rps-cpus
     /// [default: 8]
-    #[arg(long, value_name = "CPUS", help_heading = "Host", conflicts_with = "host")]
+    #[arg(
+        long,
+        value_name = "CPUS",
+        help_heading = "Host",
+        conflicts_with = "host",
+        allow_negative_numbers = true
+    )]
     pub cpus: Vec<String>,
     /// CPUs of the host as the kernel's hexadecimal mask: ff, or 3,ffffffff
     #[arg(long, value_name = "MASK", help_heading = "Host")]
     #[arg(conflicts_with_all = ["cpus", "host"])]
     pub cpu_mask: Option<String>,
     /// Receive queues of the device [default: 1]
-    #[arg(long, value_name = "COUNT", help_heading = "Host", conflicts_with = "host")]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        help_heading = "Host",
+        conflicts_with = "host",
+        allow_negative_numbers = true
+    )]
     pub queues: Option<String>,
     /// Host model as TOML: CPUs, caches, queues, tables, limits, costs
     #[arg(long, value_name = "FILE", help_heading = "Host", value_hint = ValueHint::FilePath)]
@@ -166,7 +179,7 @@ pub struct ReplayArgs {
     pub ethtool: Option<PathBuf>,
     /// CPUs that RPS may use, for every queue: all, none, local (those that share a cache with the
     /// queue's IRQ CPU), housekeeping, or a list [default: local, or the host's]
-    #[arg(long, value_name = "CPUS", help_heading = "Host")]
+    #[arg(long, value_name = "CPUS", help_heading = "Host", allow_negative_numbers = true)]
     pub rps_cpus: Option<String>,
 
     /// Sockets and their readers as TOML [default: inferred from the capture]
@@ -177,7 +190,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = "Consumers")]
     pub local: Vec<String>,
     /// Readers of each unconnected UDP port [default: 1]
-    #[arg(long, value_name = "COUNT", help_heading = "Consumers")]
+    #[arg(long, value_name = "COUNT", help_heading = "Consumers", allow_negative_numbers = true)]
     pub workers: Option<String>,
 
     /// Exit with 2 if a capture ends early
