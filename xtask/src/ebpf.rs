@@ -7,6 +7,7 @@
 mod compare;
 mod record;
 mod toolchain;
+mod wrapper;
 
 use std::fs;
 use std::path::Path;
@@ -16,6 +17,7 @@ use anyhow::{Context, Result};
 
 use record::Record;
 use toolchain::Toolchain;
+pub(crate) use wrapper::run_if_called;
 
 /// Where the object lives, from the root of the repository.
 const OBJECT: &str = "crates/kernel/object/rxsteer.bpf.o";

@@ -38,14 +38,14 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    let result = match Args::parse().chore {
+    let result = ebpf::run_if_called().unwrap_or_else(|| match Args::parse().chore {
         Chore::Ebpf(args) => ebpf::run(&args),
         Chore::Verifier(args) => verifier::run(&args),
         Chore::Oracle(args) => oracle::run(&args),
         Chore::Sample(args) => generate::sample(&args),
         Chore::Generate(args) => generate::generate(&args),
         Chore::Man(args) => man::run(&args),
-    };
+    });
     match result {
         Ok(code) => code,
         Err(error) => {

@@ -105,6 +105,8 @@ impl Toolchain {
             .current_dir(root)
             .env("RUSTC", &self.rustc)
             .env("RUSTC_BOOTSTRAP", "1")
+            .env("RUSTC_WRAPPER", env::current_exe().unwrap_or_default())
+            .env(super::wrapper::MARK, "1")
             .env("CARGO_TARGET_DIR", target_dir(root))
             .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags(root));
         Step(cargo)
