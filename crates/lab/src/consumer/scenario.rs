@@ -267,6 +267,9 @@ fn event(source: Source<'_>, given: &EventFile, host: &Host) -> Result<Event, Co
         }
         other => other.as_ref().map(|q| *q.get_ref()),
     };
+    if let (Some(queue), None) = (&given.queue, &given.cpus) {
+        return Err(source.refuse(queue, "a queue goes with cpus only"));
+    }
     let change = match (&given.cpus, &given.offline, &given.online, &given.table_entries) {
         (Some(text), None, None, None) => {
             let mask = text.get_ref().parse();
@@ -376,6 +379,10 @@ mod tests {
             ("[[event]]\nat = \"1s\"\n", "exactly one of"),
             ("[[event]]\nat = \"1s\"\noffline = 9\n", "CPU 9 does not exist (possible 0-3)"),
             ("[[event]]\nat = \"1s\"\nqueue = 2\ncpus = \"all\"\n", "queues 0 to 1"),
+            (
+                "[[event]]\nat = \"1s\"\nqueue = 1\noffline = 3\n",
+                "c:3:9: event.queue: a queue goes",
+            ),
             ("[[event]]\nat = \"1s\"\ncpus = \"8\"\n", "no usable CPU left"),
         ];
         for (text, expected) in cases {
