@@ -244,6 +244,37 @@ fn one_busy_queue_on_many_cpus_is_steered_with_exact_settings() {
 }
 
 #[test]
+fn a_full_reader_is_named_as_what_no_policy_moves() {
+    let mut scenario = Scenario::new(5);
+    scenario.add(Uniform { gap_ns: 1_000, ..flows(2000, 20) });
+    let rules = "[[consumer]]\nconnected = false\nsockets = 1\ncpus = \"0\"\nwork_ns = 3000\n";
+    let host = Host::simple(8, 1).unwrap();
+    let options = with_rules(&[Off, Rps], rules, &host);
+    let report = run_scenario(scenario, host, options);
+    let verdict = &report.verdict;
+    assert_eq!(
+        policy(&report, &verdict.policy).cpus[0].read,
+        policy(&report, &verdict.policy).read
+    );
+    let told = verdict.unless.iter().find(|text| text.contains("no policy moves the work"));
+    assert!(told.is_some_and(|text| text.starts_with("CPU 0 reads 100 %")), "{verdict:#?}");
+    // Equal figures are no gain.
+    assert!(!verdict.summary.contains("100 % busy instead of 100 %"), "{}", verdict.summary);
+    assert!(verdict.buys.iter().all(|text| !text.contains("1.0 times")), "{:?}", verdict.buys);
+}
+
+#[test]
+fn without_rfs_the_settings_turn_its_table_off() {
+    let host = Host::simple(4, 4).unwrap();
+    let mut scenario = Scenario::new(5);
+    scenario.add(Uniform { gap_ns: 12_000, ..flows(100, 40) });
+    let report = run_scenario(scenario, host, options(&[Off, Rps]));
+    assert_eq!(report.verdict.code, VerdictCode::LeaveItOff, "{:#?}", report.verdict);
+    assert_eq!(setting(&report, "rps_cpus"), ["0"; 4]);
+    assert_eq!(setting(&report, "rps_sock_flow_entries"), ["0"]);
+}
+
+#[test]
 fn a_capture_without_packets_or_without_received_ones_says_so() {
     let report = run(&Frames::new(), Host::simple(2, 1).unwrap(), ReplayOptions::default());
     assert_eq!(report.verdict.code, VerdictCode::NoData);

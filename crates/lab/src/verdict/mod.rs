@@ -37,6 +37,12 @@ const IDLE_ENOUGH: f64 = 0.5;
 /// Share of lost packets that is taken for none.
 const NEGLIGIBLE_LOSS: f64 = 0.0005;
 
+/// Busy share from which a CPU has no room that counts.
+const NEARLY_FULL: f64 = 0.9;
+
+/// Share of the packets above which one reader decides the load.
+const NEARLY_ALL: f64 = 0.9;
+
 /// The policies that can be set, the simplest first.
 const SETTABLE: [&str; 4] = ["none", "rps", "rfs", "flow-aware"];
 
@@ -184,21 +190,9 @@ fn steer(
         ..nothing()
     };
     if let Some(none) = none {
-        let mut better = Vec::new();
-        let (new, old) = (percent(best.max_busy), percent(none.max_busy));
-        if new != old {
-            better.push(format!("its busiest CPU is {new} busy instead of {old}"));
-        }
-        let (new, old) = (best.latency.p50_ns, none.latency.p50_ns);
-        if loss(best) > 0.0 || loss(none) > 0.0 {
-            let (new, old) = (percent(loss(best)), percent(loss(none)));
-            better.push(format!("{new} of the packets are lost instead of {old}"));
-        } else if new < old {
-            let (new, old) = (time(new), time(old));
-            better.push(format!("half of the packets are through within {new} instead of {old}"));
-        }
-        if !better.is_empty() {
-            verdict.summary = format!("Use {}: {}.", best.policy, better.join(", and "));
+        let gains = gains(best, none);
+        if !gains.is_empty() {
+            verdict.summary = format!("Use {}: {}.", best.policy, gains.join(", and "));
         }
         verdict.buys = buys(best, none);
         verdict.costs = costs(best, none);
@@ -216,10 +210,46 @@ fn steer(
         }
         _ => verdict.settings = settings::steering(host, report, best),
     }
+    verdict.unless.extend(one_reader(best));
     verdict.unless.extend(settings::remarks(host, linux.unwrap_or(best)));
     verdict.others = others(report, best);
     verdict.evidence = evidence(report, best, none);
     verdict
+}
+
+/// What is better under `best`, in words that differ where the figures do.
+fn gains(best: &PolicyReport, none: &PolicyReport) -> Vec<String> {
+    let mut gains = Vec::new();
+    let (new, old) = (percent(best.max_busy), percent(none.max_busy));
+    if new != old {
+        gains.push(format!("its busiest CPU is {new} busy instead of {old}"));
+    }
+    let (new, old) = (best.latency.p50_ns, none.latency.p50_ns);
+    if loss(best) > 0.0 || loss(none) > 0.0 {
+        let (new, old) = (percent(loss(best)), percent(loss(none)));
+        gains.push(format!("{new} of the packets are lost instead of {old}"));
+    } else if new < old {
+        let (new, old) = (time(new), time(old));
+        gains.push(format!("half of the packets are through within {new} instead of {old}"));
+    }
+    gains
+}
+
+/// Says that the CPU of one reader is the limit, which no policy moves.
+fn one_reader(policy: &PolicyReport) -> Option<String> {
+    let busiest = policy.cpus.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))?;
+    let share = busiest.read as f64 / policy.read.max(1) as f64;
+    (busiest.busy >= NEARLY_FULL && share >= NEARLY_ALL).then(|| {
+        format!(
+            "CPU {} reads {} of the packets and is {} busy under {}: no policy moves the work of \
+             the reader. More readers would share it (SO_REUSEPORT); --workers and the consumers \
+             file replay that.",
+            busiest.cpu,
+            percent(share),
+            percent(busiest.busy),
+            policy.policy
+        )
+    })
 }
 
 /// The policies that can be set and were replayed, the simplest first.
@@ -294,6 +324,7 @@ fn with_rate(mut verdict: Verdict, report: &Report, none: &PolicyReport) -> Verd
             rate * headroom(none)
         ));
     }
+    verdict.unless.extend(one_reader(none));
     verdict
 }
 
@@ -391,6 +422,8 @@ fn others(report: &Report, chosen: &PolicyReport) -> Vec<PolicyRemark> {
         }
         if !SETTABLE.contains(&p.policy.as_str()) {
             text.push_str("; no kernel of today offers it");
+        } else if p.policy == "flow-aware" {
+            text.push_str("; cannot be attached to a kernel yet");
         }
         PolicyRemark { policy: p.policy.clone(), text }
     })

@@ -31,11 +31,15 @@ fn flow_cnt_path(queue: usize) -> String {
 /// Settings that turn steering off.
 pub(super) fn off(host: &Host) -> Vec<Setting> {
     let zero = CpuSet::EMPTY.mask(host.cpus.nr_cpu_ids()).to_string();
-    (0..host.queues.len())
-        .map(|queue| {
-            Setting::new(rps_cpus_path(queue), zero.clone(), "no RPS on this queue".into())
-        })
-        .collect()
+    let queues = (0..host.queues.len()).map(|queue| {
+        Setting::new(rps_cpus_path(queue), zero.clone(), "no RPS on this queue".into())
+    });
+    queues.chain([no_rfs()]).collect()
+}
+
+/// RFS needs no mask: with tables on, it steers under an empty one as well.
+fn no_rfs() -> Setting {
+    Setting::new(SOCK_FLOW_ENTRIES.into(), "0".into(), "no RFS (as by default)".into())
 }
 
 /// Settings for a policy of the kernel.
@@ -55,7 +59,9 @@ pub(super) fn steering(host: &Host, report: &Report, policy: &PolicyReport) -> V
         };
         settings.push(Setting::new(rps_cpus_path(queue), mask.mask(ids).to_string(), why));
     }
-    if policy.policy != "rps" {
+    if policy.policy == "rps" {
+        settings.push(no_rfs());
+    } else {
         let entries = entries(report);
         let flows = report.flows.ten_seconds.max_connected;
         settings.push(Setting::new(
@@ -144,15 +150,25 @@ pub(super) fn remarks(host: &Host, policy: &PolicyReport) -> Vec<String> {
         let mut without = all;
         without.remove(queue.irq_cpu);
         if !without.is_empty() {
-            remarks.push(format!(
+            let hot = irq_cpu_is_hot(host, policy);
+            let mut remark = format!(
                 "rps_cpus {} keeps IRQ CPU {} for taking packets and is right when that CPU is \
-                 the busiest (it is {} busy under {}); {} uses it as well and is right below that.",
+                 much busier than the others (under {} it is{}, with {}); {} uses it as well and \
+                 is right when it is not.",
                 without.mask(ids),
                 queue.irq_cpu,
-                super::percent(busy(policy, queue.irq_cpu)),
                 policy.policy,
+                if hot { "" } else { " not" },
+                super::percent(busy(policy, queue.irq_cpu)),
                 all.mask(ids)
-            ));
+            );
+            if hot && proposed[0] == all {
+                remark += &format!(
+                    " The mask below is the host's own; --rps-cpus {} replays the other.",
+                    without.list()
+                );
+            }
+            remarks.push(remark);
         }
     }
     if host.queues.iter().zip(&proposed).any(|(q, mask)| q.rps != *mask) {
