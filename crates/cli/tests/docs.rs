@@ -42,6 +42,21 @@ fn the_costs_of_the_reference_are_the_defaults() {
 }
 
 #[test]
+fn every_row_of_the_comparison_is_explained() {
+    let text = document("docs/replay.md");
+    let said = common::rxsteer("replay -v -p none");
+    let table = said.out.split("\nComparison\n").nth(1).unwrap();
+    let table = table.split("\nPackets processed").next().unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("  "));
+    let rows: Vec<&str> = rows.filter(|r| !r.starts_with(' ')).collect();
+    assert!(rows.len() > 30, "{rows:?}");
+    for row in rows {
+        let label = row.split("  ").next().unwrap();
+        assert!(text.contains(&format!("`{label}`")), "{label}");
+    }
+}
+
+#[test]
 fn every_key_of_the_json_is_documented() {
     let text = document("docs/json-schema.md");
     let report = common::rxsteer("replay --json --sweep table-entries=256");
