@@ -89,20 +89,33 @@ fn options(asked: &checked::Replay, scenario: Scenario) -> ReplayOptions {
 }
 
 fn host(asked: &checked::Replay) -> anyhow::Result<Host> {
+    let rss = asked.ethtool.as_deref().map(|file| {
+        Rss::from_ethtool(&text(file)?).map_err(|error| anyhow::anyhow!("{}: {error}", name(file)))
+    });
+    let rss = rss.transpose()?;
+    // A device's table names its queues, so they need not be said again.
+    let named =
+        rss.as_ref().and_then(|rss| rss.table.iter().max()).map(|last| u32::from(*last) + 1);
     let mut host = match (&asked.host, &asked.inputs) {
         (HostChoice::File(file), _) => Host::from_toml(&name(file), &text(file)?)?,
         (HostChoice::Default, Inputs::Sample) => Host::from_toml("sample/host.toml", sample::HOST)?,
-        (HostChoice::Default, Inputs::Files(_)) => Host::simple(DEFAULT_HOST.0, DEFAULT_HOST.1)?,
+        (HostChoice::Default, Inputs::Files(_)) => {
+            Host::simple(DEFAULT_HOST.0, named.unwrap_or(DEFAULT_HOST.1))?
+        }
         (HostChoice::Simple { cpus, queues }, _) => {
+            let queues = queues.or(named).unwrap_or(DEFAULT_HOST.1);
             let toml = format!("cpus = \"{}\"\nqueues = {queues}\n", cpus.list());
             let mut host = Host::from_toml("--cpus, --queues", &toml)?;
-            host.source = format!("CPUs {}, {queues} queues", cpus.list());
+            host.source = format!(
+                "CPUs {}, {queues} queue{}",
+                cpus.list(),
+                if queues == 1 { "" } else { "s" }
+            );
             host
         }
     };
-    if let Some(file) = &asked.ethtool {
-        host.rss = Rss::from_ethtool(&text(file)?)
-            .map_err(|error| anyhow::anyhow!("{}: {error}", name(file)))?;
+    if let Some(rss) = rss {
+        host.rss = rss;
     }
     if let Some(mask) = &asked.rps_cpus {
         host.set_masks(mask)

@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{rxsteer, rxsteer_in, rxsteer_with, sample, scratch};
+use common::{rxsteer, rxsteer_in, rxsteer_with, sample, sample_dir, scratch};
 use serde_json::Value;
 
 const SAMPLE: &str = "sample.pcapng.zst";
@@ -394,4 +394,17 @@ fn the_output_of_ethtool_says_which_queue_a_packet_took() {
     assert_eq!(queues("one.txt").0, 0);
     let (zero, one) = queues("both.txt");
     assert!(zero > one / 3 && one > zero / 3, "{zero} {one}");
+
+    // The queues of the table need not be named again, but a smaller number of them is refused.
+    let ask = |more: &[&str]| {
+        let sample = sample_dir().join("sample.pcapng.zst");
+        let ask = ["replay", "-j", "-p", "none", "--ethtool", "both.txt", sample.to_str().unwrap()];
+        rxsteer_in(&dir, &[&ask[..], more].concat(), &[])
+    };
+    for more in [&[][..], &["--cpus", "16"]] {
+        let report: Value = serde_json::from_str(&ask(more).out).unwrap();
+        assert_eq!(report["host"]["queues"].as_array().unwrap().len(), 2, "{more:?}");
+    }
+    let said = ask(&["--queues", "1"]);
+    assert!(said.code == 1 && said.err.contains("names queue 1"), "{}", said.err);
 }

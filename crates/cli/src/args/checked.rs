@@ -65,8 +65,8 @@ pub enum HostChoice {
     Simple {
         /// Ids of its CPUs.
         cpus: Box<CpuSet>,
-        /// Its receive queues.
-        queues: u32,
+        /// Its receive queues, if they were named.
+        queues: Option<u32>,
     },
     /// Read from a file.
     File(PathBuf),
@@ -367,7 +367,7 @@ fn host(args: &ReplayArgs) -> Result<(HostChoice, Option<Mask>), UsageError> {
         (None, None, None) => HostChoice::Default,
         (None, cpus, queues) => HostChoice::Simple {
             cpus: Box::new(cpus.unwrap_or_else(|| CpuSet::first_n(DEFAULT_CPUS))),
-            queues: queues.unwrap_or(1),
+            queues,
         },
     };
     Ok((choice, mask))

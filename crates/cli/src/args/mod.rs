@@ -162,7 +162,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "MASK", help_heading = "Host")]
     #[arg(conflicts_with_all = ["cpus", "host"])]
     pub cpu_mask: Option<String>,
-    /// Receive queues of the device [default: 1]
+    /// Receive queues of the device [default: those of --ethtool, or 1]
     #[arg(
         long,
         value_name = "COUNT",

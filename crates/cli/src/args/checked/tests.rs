@@ -42,13 +42,13 @@ fn cpus_are_a_number_a_list_a_mask_or_a_word() {
     let simple = |cpus, queues| HostChoice::Simple { cpus: Box::new(cpus), queues };
     let first = CpuSet::first_n;
     let set = CpuSet::from_list("0-3,8").unwrap();
-    assert_eq!(host("--cpus 16"), simple(first(16), 1));
-    assert_eq!(host("--cpus 0-3,8 --queues 4"), simple(set, 4));
-    assert_eq!(host("--cpu-mask 10f"), simple(set, 1));
-    assert_eq!(host("--queues 2"), simple(first(8), 2));
+    assert_eq!(host("--cpus 16"), simple(first(16), None));
+    assert_eq!(host("--cpus 0-3,8 --queues 4"), simple(set, Some(4)));
+    assert_eq!(host("--cpu-mask 10f"), simple(set, None));
+    assert_eq!(host("--queues 2"), simple(first(8), Some(2)));
     assert_eq!(host("--host h.toml"), HostChoice::File("h.toml".into()));
     let words = replay("--cpus 4 --cpus none").unwrap();
-    assert_eq!((words.host, words.rps_cpus), (simple(first(4), 1), Some(Mask::None)));
+    assert_eq!((words.host, words.rps_cpus), (simple(first(4), None), Some(Mask::None)));
     assert_eq!(replay("--rps-cpus 1-3 --cpus all").unwrap().rps_cpus, Some("1-3".parse().unwrap()));
     for (line, flag) in [
         ("--cpus 3-1", "--cpus"),
