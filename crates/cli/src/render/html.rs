@@ -10,6 +10,7 @@ use rxsteer_lab::report::{Report, Severity};
 use super::metrics::{self, Tone};
 use super::numbers::{grouped, percent, plural, time};
 use super::plot;
+use super::text::fitting;
 
 /// The head of the page. `INK` and `GRID` are the colours of the plots to replace in the dark.
 const STYLE: &str = "\
@@ -187,16 +188,14 @@ fn flows(page: &mut String, report: &Report) {
     let _ = writeln!(
         page,
         "<h2>Flows and table size</h2>\n<p>{} flows, the largest with {} of the packets. At most {} \
-         active within 1 s ({} with a connected socket), {} within 10 s ({}). A table that fits: {} \
-         entries in Linux, {} for flow-aware.</p>",
+         active within 1 s ({} with a connected socket), {} within 10 s ({}). {}</p>",
         grouped(flows.seen),
         percent(flows.largest_share),
         grouped(flows.one_second.max_flows),
         grouped(flows.one_second.max_connected),
         grouped(flows.ten_seconds.max_flows),
         grouped(flows.ten_seconds.max_connected),
-        grouped(flows.fitting_entries_linux),
-        grouped(flows.fitting_entries),
+        fitting(flows),
     );
 }
 

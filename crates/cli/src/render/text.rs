@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use rxsteer_core::CpuSet;
-use rxsteer_lab::report::{PolicyReport, Report, Severity, SweepCurve, WorkerShare};
+use rxsteer_lab::report::{FlowReport, PolicyReport, Report, Severity, SweepCurve, WorkerShare};
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object as _, Rows};
 use tabled::settings::{Alignment, Padding, Style as Borders};
@@ -153,6 +153,13 @@ fn modelled<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
     );
     wrapped(out, "  sockets    ", &text)?;
     let settings = &report.settings;
+    if found.udp_unconnected > 0 {
+        let text = format!(
+            "Unconnected UDP ports are taken to have {} each, where no rule says otherwise.",
+            plural(u64::from(settings.workers), "reader")
+        );
+        wrapped(out, "             ", &text)?;
+    }
     let text = format!(
         "Flow hash: fields of mode {}, seed {}. Policy rfs: Linux {}. Times are those of a model: \
          believe the ratios between policies before the numbers.",
@@ -300,6 +307,18 @@ fn sweeps<W: Write>(out: &mut W, sweeps: &[SweepCurve]) -> io::Result<()> {
     Ok(())
 }
 
+/// Says which table fits; RFS steers flows of connected sockets only.
+pub(super) fn fitting(flows: &FlowReport) -> String {
+    if flows.ten_seconds.max_connected == 0 {
+        return "No flow of a connected socket was active, so RFS needs no table.".into();
+    }
+    format!(
+        "A table that fits: {} entries in Linux, {} for flow-aware.",
+        grouped(flows.fitting_entries_linux),
+        grouped(flows.fitting_entries),
+    )
+}
+
 fn flows<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
     let flows = &report.flows;
     heading(out, "Flows and table size")?;
@@ -321,12 +340,7 @@ fn flows<W: Write>(out: &mut W, report: &Report) -> io::Result<()> {
         if one.exact && ten.exact { "" } else { "; upper bounds" },
     );
     wrapped(out, "  ", &text)?;
-    let text = format!(
-        "A table that fits: {} entries in Linux, {} for flow-aware.",
-        grouped(flows.fitting_entries_linux),
-        grouped(flows.fitting_entries),
-    );
-    wrapped(out, "  ", &text)?;
+    wrapped(out, "  ", &fitting(flows))?;
     if let Some(largest) = report.policies.iter().max_by_key(|p| p.table.bytes)
         && largest.table.bytes > 0
     {
