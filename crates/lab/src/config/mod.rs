@@ -33,7 +33,7 @@ impl<'a> Source<'a> {
         }
         toml::from_str(self.text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            ConfigError::at(self, at, error.message().to_owned())
+            ConfigError::at(self, at, in_words(error.message()))
         })
     }
 
@@ -41,6 +41,19 @@ impl<'a> Source<'a> {
     pub(crate) fn refuse<T>(self, value: &Spanned<T>, message: impl Into<String>) -> ConfigError {
         ConfigError::at(self, value.span().start, message.into())
     }
+}
+
+/// Says what the names of Rust's types in a message mean to those who write TOML.
+fn in_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 5] = [
+        ("expected u8", "expected a whole number from 0 to 255"),
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number from 0 on"),
+        ("expected usize", "expected a whole number from 0 on"),
+    ];
+    let known = WORDS.iter().find(|(name, _)| message.ends_with(name));
+    known.map_or(message.to_owned(), |(name, words)| message.replace(name, words))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ fn an_unknown_key_is_named_with_its_place_and_what_is_allowed() {
 fn a_value_of_the_wrong_kind_is_named_with_its_place() {
     let error = refusal("[table]\nirq_cpu = \"zero\"\n");
     assert_eq!((error.place, error.key.as_str()), (Some((2, 11)), "table.irq_cpu"));
-    assert!(error.message.contains("u16"), "{error}");
+    assert!(error.message.contains("a whole number from 0 to 65535"), "{error}");
 }
 
 #[test]
