@@ -11,7 +11,7 @@
 //! | is the busiest CPU less than half busy without steering, and nothing lost? | leave it off |
 //! | otherwise | the simplest policy that carries within 15 % of the best |
 //!
-//! What a policy carries is the share of packets it delivered, and then how much more it would
+//! What a policy carries is the share of packets it delivered times how many times the load it would
 //! take until its busiest CPU is full (one over that CPU's busy share). Policies that no kernel
 //! offers are compared and never recommended.
 //!
@@ -205,7 +205,7 @@ fn steer(
                 "flow-aware is no setting of the kernel, and this version cannot attach it to one \
                  yet. Until then use {} with the settings below; it carries {:.2} times as much as with no steering.",
                 linux.policy,
-                none.map_or(1.0, |none| headroom(linux) / headroom(none)),
+                none.map_or(1.0, |none| carries(linux) / carries(none).max(1e-6)),
             ));
         }
         _ => verdict.settings = settings::steering(host, report, best),
@@ -277,9 +277,16 @@ fn simplest<'a>(report: &'a Report, among: &[&str]) -> Option<&'a PolicyReport> 
         }
     };
     let top = candidates.iter().copied().reduce(|a, b| if carries_more(b, a) { b } else { a })?;
-    candidates
-        .into_iter()
-        .find(|p| loss(p) <= loss(top) + NEGLIGIBLE_LOSS && headroom(p) * CLEARLY >= headroom(top))
+    candidates.into_iter().find(|p| {
+        // Where even the best loses packets, a simpler policy may lose a little more.
+        let loses_no_more = loss(p) <= loss(top) + NEGLIGIBLE_LOSS;
+        (loses_no_more || loss(top) > NEGLIGIBLE_LOSS) && carries(p) * CLEARLY >= carries(top)
+    })
+}
+
+/// The load that a policy carries, as a multiple of the load offered.
+fn carries(policy: &PolicyReport) -> f64 {
+    (1.0 - loss(policy)) * headroom(policy)
 }
 
 fn loss(policy: &PolicyReport) -> f64 {
@@ -408,7 +415,7 @@ fn others(report: &Report, chosen: &PolicyReport) -> Vec<PolicyRemark> {
         let mut text = format!(
             "carries {:.2} times as much as {}, {} lost, {:.0} ns of CPU time and {:.2} hand-offs \
              per packet",
-            headroom(p) / headroom(chosen),
+            carries(p) / carries(chosen).max(1e-6),
             chosen.policy,
             percent(loss(p)),
             p.cpu_ns_per_packet,
