@@ -40,6 +40,28 @@ fn strangers(requests: u64) -> Crowd {
     Crowd { requests, gap_ns: 1000, ..Crowd::new(server, CrowdKind::Dns, EPOCH_NS) }
 }
 
+#[test]
+fn a_rule_that_meets_no_packet_and_an_event_behind_the_last_are_told() {
+    let toml = format!(
+        "{CONNECTED}\n[[consumer]]\nprotocol = \"tcp\"\nlocal = \":9\"\n\n\
+         [[event]]\nat = \"60m\"\noffline = 1\n"
+    );
+    let host = Host::simple(4, 1).unwrap();
+    let options = with_rules(&[Rps], &toml, &host);
+    let mut scenario = Scenario::new(5);
+    scenario.add(flows(8, 20));
+    let report = run_scenario(scenario, host, options);
+    let told: Vec<&str> = report
+        .findings
+        .iter()
+        .filter(|finding| finding.code == FindingCode::WithoutEffect)
+        .map(|finding| finding.text.as_str())
+        .collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("rule 2 "), "{told:?}");
+    assert!(told[1].contains("change nothing: 1."), "{told:?}");
+}
+
 /// Of n flows drawn at random over m places of one flow each, the last to write a place is the
 /// one asked for with probability (1 - e^(-n/m)) / (n/m).
 #[test]
@@ -213,6 +235,25 @@ fn limits_of_state_change_no_sum_and_are_told() {
     assert!(finding(&report, FindingCode::LimitReached).is_some());
     assert!(report.consumers.most_at_once <= 16);
     assert!(!report.flows.one_second.exact);
+}
+
+#[test]
+fn where_all_lose_the_simplest_that_carries_nearly_the_most_is_named() {
+    let mut scenario = Scenario::new(5);
+    scenario.add(Crowd { gap_ns: 200, ..strangers(60_000) });
+    let host = Host::simple(8, 1).unwrap();
+    let report = run_scenario(scenario, host, options(&[Off, Rps, FlowAware]));
+    let carried = |name: &str| {
+        let p = policy(&report, name);
+        1.0 - p.drops.total() as f64 / p.received as f64
+    };
+    // All lose most of it; flow-aware carries a little more, but less than 15 % more.
+    let ratio = carried("flow-aware") / carried("rps");
+    assert!((1.0..1.15).contains(&ratio) && carried("flow-aware") < 0.5, "{ratio}");
+    assert_eq!(report.verdict.policy, "rps");
+    let none = report.verdict.others.iter().find(|other| other.policy == "none").unwrap();
+    let expected = format!("carries {:.2} times", carried("none") / carried("rps"));
+    assert!(none.text.starts_with(&expected), "{expected}: {}", none.text);
 }
 
 #[test]

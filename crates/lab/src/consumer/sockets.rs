@@ -272,6 +272,12 @@ impl Sockets {
         }
     }
 
+    /// Returns the numbers, from 1, of the rules that no socket was opened by.
+    pub(crate) fn unused_rules(&self) -> impl Iterator<Item = usize> {
+        let opened = self.opened_by_rule.iter().enumerate();
+        opened.filter(|(_, opened)| **opened == 0).map(|(rule, _)| rule + 1)
+    }
+
     /// Returns the unconnected UDP sockets that are open: place, local port, member of the group,
     /// CPU, packets.
     pub(crate) fn unconnected(&self) -> impl Iterator<Item = (u32, u16, u32, CpuId, u64)> {

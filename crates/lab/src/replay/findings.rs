@@ -106,6 +106,31 @@ fn input(front: &Front, report: &Report, findings: &mut Vec<Finding>) {
             &[],
         ));
     }
+    let unused: Vec<String> = front.sockets.unused_rules().map(|rule| rule.to_string()).collect();
+    if !unused.is_empty() && report.input.received > 0 {
+        findings.push(finding(
+            FindingCode::WithoutEffect,
+            Severity::Problem,
+            format!(
+                "No packet met consumer rule {} (counted from 1; the first rule that matches has \
+                 the socket).",
+                unused.join(", ")
+            ),
+            &[("rules", unused.len() as f64, "rules")],
+        ));
+    }
+    if front.late_events > 0 {
+        findings.push(finding(
+            FindingCode::WithoutEffect,
+            Severity::Problem,
+            format!(
+                "Events behind the last packet, at {:.3} s, change nothing: {}.",
+                front.span_ns() as f64 / 1e9,
+                front.late_events
+            ),
+            &[("events", front.late_events as f64, "events")],
+        ));
+    }
     let forgotten = report.flows.forgotten + report.consumers.evicted;
     if forgotten > 0 {
         findings.push(finding(

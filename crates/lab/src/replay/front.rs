@@ -57,6 +57,8 @@ pub(super) struct Front {
     recorded_queues: bool,
     events: Arc<[Event]>,
     next_event: usize,
+    /// Number of events behind the last packet.
+    pub(super) late_events: usize,
     notes: Vec<Note>,
     items: Vec<Timed>,
     start_ns: Option<u64>,
@@ -125,6 +127,7 @@ impl Front {
             recorded_queues: host.rss.spreading == Spreading::Recorded,
             events,
             next_event: 0,
+            late_events: 0,
             notes: Vec::new(),
             items: Vec::with_capacity(BATCH + 16),
             start_ns: None,
@@ -182,6 +185,7 @@ impl Front {
     /// Lets the events after the last packet happen.
     pub(super) fn last_events(&mut self) {
         self.span_ns = self.now_ns;
+        self.late_events = self.events.len() - self.next_event;
         self.events_until(MAX_NS);
     }
 

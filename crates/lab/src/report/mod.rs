@@ -211,6 +211,8 @@ pub enum FindingCode {
     TimeWentBack,
     /// The capture ends early or parts of it could not be used.
     CaptureIncomplete,
+    /// A consumer rule met no packet, or an event lies behind the last one.
+    WithoutEffect,
 }
 
 /// How much a finding matters.
