@@ -62,6 +62,23 @@ fn a_rule_that_meets_no_packet_and_an_event_behind_the_last_are_told() {
     assert!(told[1].contains("change nothing: 1."), "{told:?}");
 }
 
+#[test]
+fn a_hash_key_that_nobody_gave_is_told_where_it_matters() {
+    let told = |queues: u32, key: Option<Vec<u8>>| {
+        let mut host = Host::simple(4, queues).unwrap();
+        if let Some(key) = key {
+            host.rss.key = key;
+        }
+        let mut scenario = Scenario::new(5);
+        scenario.add(flows(8, 20));
+        let report = run_scenario(scenario, host, options(&[Rps]));
+        report.findings.iter().any(|finding| finding.code == FindingCode::AssumedRssKey)
+    };
+    assert!(told(2, None));
+    assert!(!told(1, None));
+    assert!(!told(2, Some(vec![7; 40])));
+}
+
 /// Of n flows drawn at random over m places of one flow each, the last to write a place is the
 /// one asked for with probability (1 - e^(-n/m)) / (n/m).
 #[test]

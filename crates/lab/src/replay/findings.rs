@@ -8,6 +8,7 @@ use super::flows::Flow;
 use super::front::Front;
 use crate::host::Host;
 use crate::report::{Evidence, Finding, FindingCode, PolicyReport, Report, Severity};
+use crate::rss::{Rss, Spreading};
 use crate::verdict::percent;
 
 /// Fewest packets from which shares are taken seriously.
@@ -151,6 +152,17 @@ fn input(front: &Front, report: &Report, findings: &mut Vec<Finding>) {
 
 fn placement(host: &Host, report: &Report, findings: &mut Vec<Finding>) {
     let serving = host.cpus.serving();
+    let by_key = host.rss.spreading == Spreading::Toeplitz;
+    if host.queues.len() > 1 && by_key && host.rss.key == Rss::DEFAULT_KEY {
+        findings.push(finding(
+            FindingCode::AssumedRssKey,
+            Severity::Note,
+            "Queues are chosen by the hash key that many drivers start with. Many others draw one \
+             at random: give the output of `ethtool -x DEV` to see which queue a flow really meets."
+                .into(),
+            &[("queues", host.queues.len() as f64, "queues")],
+        ));
+    }
     if serving.count() == 1 {
         findings.push(finding(
             FindingCode::OneCpu,

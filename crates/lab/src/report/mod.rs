@@ -213,6 +213,8 @@ pub enum FindingCode {
     CaptureIncomplete,
     /// A consumer rule met no packet, or an event lies behind the last one.
     WithoutEffect,
+    /// Several queues, and no hash key of the device was given.
+    AssumedRssKey,
 }
 
 /// How much a finding matters.
