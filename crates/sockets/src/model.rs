@@ -314,8 +314,12 @@ impl Model {
             let sock = &self.socks[i];
             let fixed = !sock.local6.is_unspecified();
             let to_v4 = to.to_ipv4_mapped().is_some();
-            if to_v4 && sock.v6only || fixed && to_v4 != sock.is_mapped() {
-                return Err(SocketError::NetworkUnreachable);
+            let goes_on = to_v4 && self.quirks.placeholder4;
+            if to_v4 && sock.v6only || fixed && to_v4 != sock.is_mapped() && !goes_on {
+                return Err(match to_v4 {
+                    true => SocketError::NetworkUnreachable,
+                    false => SocketError::FamilyNotSupported,
+                });
             }
         }
         if self.socks[i].port == 0 {

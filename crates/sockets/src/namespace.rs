@@ -68,10 +68,10 @@ impl Namespace {
     ///
     /// # Errors
     /// [`SocketError::Closed`]; [`SocketError::Invalid`] for no remote address or port;
-    /// [`SocketError::FamilyNotSupported`] for an IPv6 address on an IPv4 socket;
-    /// [`SocketError::NetworkUnreachable`] if the local and the remote address are of different
-    /// families; [`SocketError::AddressNotAvailable`] if `source` is needed and none, or of the
-    /// wrong family; [`SocketError::AddressInUse`] if no automatic port is free.
+    /// [`SocketError::FamilyNotSupported`] for an IPv6 address on an IPv4 socket or one bound to a
+    /// mapped address; [`SocketError::NetworkUnreachable`] for an IPv4 address on a v6-only socket or
+    /// one bound to an IPv6 address; [`SocketError::AddressNotAvailable`] if `source` is needed and
+    /// none, or of the wrong family; [`SocketError::AddressInUse`] if no automatic port is free.
     pub fn connect(
         &self,
         socket: SocketId,

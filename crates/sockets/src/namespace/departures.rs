@@ -143,6 +143,27 @@ fn a_connected_ipv6_socket_has_no_ipv4_address() {
     }
 }
 
+/// `placeholder4`. Under Linux a socket that a connect gave an IPv6 address may go on to an IPv4
+/// remote, whose packets it then never gets; a mapped address leads to no IPv6 remote at all.
+#[test]
+fn a_connection_to_the_other_family_is_refused_after_a_first_one() {
+    use crate::SocketError::{FamilyNotSupported, NetworkUnreachable};
+    for (profile, goes_on) in
+        [(Profile::Rxsteer, Err(NetworkUnreachable)), (Profile::Linux, Ok(()))]
+    {
+        let host = Host::new(profile);
+        let (mapped, v6) = (address("::ffff:198.51.100.1"), address("2001:db8:1::1"));
+        let source = address("::ffff:192.0.2.1");
+        let socket = host.socket("::", 53, &[]);
+        host.connect(socket, "2001:db8:1::1", 7000);
+        assert_eq!(host.ns.connect(socket, mapped, 7000, source), goes_on, "{profile:?}");
+        assert_eq!(host.packet("198.51.100.1", 7000, "192.0.2.1"), []);
+        let socket = host.socket("::ffff:192.0.2.1", 54, &[]);
+        let refused = host.ns.connect(socket, v6, 7000, address("2001:db8::1"));
+        assert_eq!(refused, Err(FamilyNotSupported), "{profile:?}");
+    }
+}
+
 /// `left_group`. Under Linux a member that connects and disconnects stands alone at the head of the
 /// list and takes all packets; its old group gets none.
 #[test]

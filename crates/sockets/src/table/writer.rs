@@ -319,11 +319,17 @@ impl Writer {
         };
         let reachable = match sock.family {
             Family::V4 => true,
-            Family::V6 if v4 => !sock.v6only && (wildcard || sock.is_mapped()),
+            // Linux lets a socket that a connect gave an IPv6 address go on to an IPv4 remote.
+            Family::V6 if v4 => {
+                !sock.v6only && (wildcard || sock.is_mapped() || self.quirks.placeholder4)
+            }
             Family::V6 => wildcard || !sock.is_mapped(),
         };
         if !reachable {
-            return Err(SocketError::NetworkUnreachable);
+            return Err(match v4 {
+                true => SocketError::NetworkUnreachable,
+                false => SocketError::FamilyNotSupported,
+            });
         }
         // The local address becomes the one that routing selects, which must be of the family.
         if wildcard && (is_v4(source) != v4 || listed(source) == 0) {
