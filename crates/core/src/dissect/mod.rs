@@ -35,7 +35,6 @@ mod plain;
 mod transport;
 mod tunnel;
 mod udp;
-mod verify;
 mod walk;
 
 pub use dissected::{Control, Dissected, Endpoints, Fragment, Tunnel};
@@ -43,7 +42,6 @@ pub use error::DissectError;
 pub use key::{AddrKind, FlowKey, KERNEL_BYTES};
 pub use observe::{Detail, IpDetail, Layer, LayerList, NoObserver, Observer};
 pub use options::{Mode, Options, PortRule, UdpTunnel, VlanHash};
-pub use verify::{Transport, Verified, VerifyError, verify};
 pub use walk::{MAX_STEPS, MAX_TAGS};
 
 use crate::Bytes;

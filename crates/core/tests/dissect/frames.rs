@@ -115,16 +115,3 @@ pub(crate) fn sum(bytes: &[u8]) -> u16 {
     }
     sum as u16
 }
-
-/// Puts the right checksum into a UDP datagram.
-pub(crate) fn udp_sum(addresses: &[u8], mut datagram: Vec<u8>) -> Vec<u8> {
-    let length = datagram.len() as u16;
-    datagram[6..8].fill(0);
-    let pseudo = [addresses, &[0, 17], &length.to_be_bytes(), &datagram].concat();
-    let sum = match !sum(&pseudo) {
-        0 => 0xffff,
-        sum => sum,
-    };
-    datagram[6..8].copy_from_slice(&sum.to_be_bytes());
-    datagram
-}

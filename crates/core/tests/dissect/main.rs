@@ -6,7 +6,6 @@ mod kernel;
 mod properties;
 mod reports;
 mod tunnels;
-mod verify;
 
 use rxsteer_core::dissect::{DissectError, Dissected, FlowKey, Options, Start, dissect};
 
