@@ -1,0 +1,1 @@
+//! The queue of one CPU that all others put packets on.

@@ -1,0 +1,1 @@
+//! Who is refused by a backlog that is half full.

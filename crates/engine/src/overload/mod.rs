@@ -1,0 +1,1 @@
+//! What is done when more comes than can be carried: shed early, place beside, spill.

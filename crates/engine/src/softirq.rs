@@ -1,0 +1,1 @@
+//! Which instance is polled next, and when a run must stop.
