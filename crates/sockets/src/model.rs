@@ -36,7 +36,7 @@ struct Sock {
     bound: Option<IpAddr>,
     device: Option<DeviceId>,
     cpu: Option<CpuId>,
-    /// The user set it; under Linux also: it was set when the socket joined its group.
+    /// The user set it.
     cpu_given: bool,
     mcast_all4: bool,
     mcast_all6: bool,
@@ -104,6 +104,20 @@ impl Sock {
 struct Group {
     members: Vec<usize>,
     had_connected: bool,
+    /// Linux's count of members with a CPU. It goes up when one joins with a CPU or is given its
+    /// first by its user, and down when one leaves with a CPU or is relieved of it by its user: so
+    /// it misses CPUs that members took on, and falls below 0 when these leave.
+    with_cpu: u16,
+}
+
+impl Group {
+    fn count_cpu(&mut self, before: Option<CpuId>, after: Option<CpuId>) {
+        match (before, after) {
+            (None, Some(_)) => self.with_cpu = self.with_cpu.wrapping_add(1),
+            (Some(_), None) => self.with_cpu = self.with_cpu.wrapping_sub(1),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+    }
 }
 
 /// All sockets of a namespace, found by looking at each.
@@ -189,7 +203,13 @@ impl Model {
             }
             SocketOption::ReuseAddr(on) => sock.reuseaddr = on,
             SocketOption::ReusePort(on) => sock.reuseport = on,
-            SocketOption::IncomingCpu(cpu) => (sock.cpu, sock.cpu_given) = (cpu, cpu.is_some()),
+            SocketOption::IncomingCpu(cpu) => {
+                let before = std::mem::replace(&mut sock.cpu, cpu);
+                sock.cpu_given = cpu.is_some();
+                if let Some(group) = sock.group {
+                    self.groups[group].count_cpu(before, cpu);
+                }
+            }
             SocketOption::V6Only(on) => {
                 if sock.family == Family::V4 || sock.port != 0 {
                     return Err(SocketError::Invalid);
@@ -609,7 +629,10 @@ impl Model {
         let start = FlowHash(self.hash.of(&Key::of(packet)) as u32).scale(count as u32) as usize;
         let order = (0..count).map(|n| group.members[(start + n) % count]);
         let free: Vec<usize> = order.filter(|i| !self.socks[*i].connected).collect();
-        let by_cpu = group.members.iter().any(|i| self.socks[*i].cpu_given);
+        let by_cpu = match self.quirks.left_group {
+            true => group.with_cpu != 0,
+            false => group.members.iter().any(|i| self.socks[*i].cpu_given),
+        };
         let on_cpu = free.iter().find(|i| by_cpu && self.socks[**i].cpu == Some(packet.cpu));
         on_cpu.or(free.first()).copied()
     }
@@ -747,9 +770,7 @@ impl Model {
 
     fn add_to_group(&mut self, i: usize, group: usize) {
         self.groups[group].members.push(i);
-        if self.quirks.left_group {
-            self.socks[i].cpu_given = self.socks[i].cpu.is_some();
-        }
+        self.groups[group].count_cpu(None, self.socks[i].cpu);
         self.socks[i].group = Some(group);
         self.socks[i].home = Some(group);
     }
@@ -760,6 +781,7 @@ impl Model {
             let members = &mut self.groups[group].members;
             if let Some(place) = members.iter().position(|member| *member == i) {
                 members.swap_remove(place);
+                self.groups[group].count_cpu(self.socks[i].cpu, None);
             }
         }
     }
@@ -826,10 +848,11 @@ impl Model {
     }
 
     fn file(&mut self, i: usize) {
-        if self.quirks.left_group {
-            self.leave_group(i);
-        }
         if !self.filed.iter().any(|(_, s)| *s == i) {
+            // One that is filed stays in a group that a later bind put it into.
+            if self.quirks.left_group {
+                self.leave_group(i);
+            }
             self.filed.insert(0, (self.socks[i].tuple(), i));
         } else if !self.quirks.stale_hash4 {
             self.refile(i);

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use rxsteer_core::CpuId;
 
 use crate::{
-    Cast, Config, DeviceId, Family, Namespace, Owner, Packet, SocketError, SocketId, SocketOption,
+    Cast, Config, DeviceId, Family, Namespace, Owner, Packet, Profile, SocketError, SocketId,
+    SocketOption,
 };
 
 fn address(text: &str) -> IpAddr {
@@ -196,5 +197,76 @@ fn crowds_of_sharers_bind_without_going_through_each_other() -> Result<(), Socke
             ns.connect(socket, address("198.51.100.1"), 1 + port, address("192.0.2.1"))?;
         }
     }
+    Ok(())
+}
+
+/// A member of a reuseport group at 192.0.2.1 port 53.
+fn member(ns: &Namespace, cpu: Option<u16>) -> SocketId {
+    let socket = ns.open(Family::V4, Owner(0)).unwrap();
+    ns.set(socket, SocketOption::ReusePort(true)).unwrap();
+    ns.set(socket, SocketOption::IncomingCpu(cpu.map(CpuId))).unwrap();
+    ns.bind(socket, address("192.0.2.1"), 53).unwrap();
+    socket
+}
+
+/// Who receives packets of 100 strangers that are processed on a CPU.
+fn takers_on(ns: &Namespace, cpu: u16) -> BTreeSet<SocketId> {
+    let packet = Packet { cpu: CpuId(cpu), ..packet("198.51.100.9", "192.0.2.1", 53) };
+    let packets = (0..100).map(|port| Packet { src_port: 20_000 + port, ..packet });
+    packets.filter_map(|packet| receiver(ns, &packet)).collect()
+}
+
+/// As Linux 6.18 does it; the same steps were taken there, over loopback, with the same result.
+#[test]
+fn linux_counts_members_with_a_cpu_and_takes_off_those_it_never_counted() -> Result<(), SocketError>
+{
+    if !crate::HASH4 {
+        println!("skipped: the first packet finds its socket by 4-tuple");
+        return Ok(());
+    }
+    let remote = address("198.51.100.1");
+    for (profile, counts_all) in [(Profile::Linux, false), (Profile::Rxsteer, true)] {
+        let ns = Namespace::new(&Config { profile, key: (1, 2), ..Config::default() });
+        // Connected, and then put into a group by a bind: it takes on a CPU as a member.
+        let first = member(&ns, None);
+        ns.connect(first, remote, 7000, address("192.0.2.1"))?;
+        let plain = member(&ns, None);
+        ns.deliver(&packet("198.51.100.1", "192.0.2.1", 53), |found| {
+            assert_eq!(found.socket, first);
+        });
+        ns.close(first)?;
+        // One less than none, and one more: the CPU of the next member does not count.
+        let on_1 = member(&ns, Some(1));
+        let expected = if counts_all { vec![on_1] } else { vec![plain, on_1] };
+        assert_eq!(takers_on(&ns, 1), BTreeSet::from_iter(expected), "{profile:?}");
+        let on_0 = member(&ns, Some(0));
+        assert_eq!(takers_on(&ns, 1), BTreeSet::from([on_1]), "{profile:?}");
+        ns.set(on_0, SocketOption::IncomingCpu(None))?;
+        let expected = if counts_all { vec![on_1] } else { vec![plain, on_1, on_0] };
+        assert_eq!(takers_on(&ns, 1), BTreeSet::from_iter(expected), "{profile:?}");
+    }
+    Ok(())
+}
+
+/// As Linux 6.18 does it; seeds 14 and 20 of `tests/kernel_lookup.rs` have it.
+#[test]
+fn a_connected_member_that_a_bind_took_in_stays_when_it_connects_again() -> Result<(), SocketError>
+{
+    if !crate::HASH4 {
+        println!("skipped: the rule is that of a kernel with the table of 4-tuples");
+        return Ok(());
+    }
+    let config = Config { profile: Profile::Linux, key: (1, 2), ..Config::default() };
+    let ns = Namespace::new(&config);
+    let (remote, source) = (address("198.51.100.1"), address("192.0.2.1"));
+    let first = member(&ns, None);
+    ns.connect(first, remote, 7000, source)?;
+    let second = member(&ns, None);
+    ns.connect(first, remote, 7001, source)?;
+    // The group has had a connected member since: its pick is not final any more.
+    let to_first = Packet { src_port: 7001, ..packet("198.51.100.1", "192.0.2.1", 53) };
+    assert_eq!(receiver(&ns, &to_first), Some(first));
+    ns.disconnect(first)?;
+    assert_eq!(takers_on(&ns, 0), BTreeSet::from([first, second]), "both are members");
     Ok(())
 }

@@ -56,14 +56,18 @@ pub(super) enum When {
 }
 
 /// What an operation touched.
-#[derive(Debug, Default)]
-pub(super) struct Touched {
+#[derive(Debug)]
+pub(super) struct Touched<'a> {
+    published: &'a Published,
     sockets: Vec<u32>,
     groups: Vec<(u32, When)>,
-    counts_cpu: Vec<u32>,
 }
 
-impl Touched {
+impl<'a> Touched<'a> {
+    pub(super) fn new(published: &'a Published) -> Self {
+        Self { published, sockets: Vec::new(), groups: Vec::new() }
+    }
+
     pub(super) fn socket(&mut self, i: u32) {
         if !self.sockets.contains(&i) {
             self.sockets.push(i);
@@ -76,9 +80,14 @@ impl Touched {
         }
     }
 
-    /// Under Linux an incoming CPU counts for a group if it is set when the socket joins.
-    pub(super) fn counts_cpu(&mut self, i: u32) {
-        self.counts_cpu.push(i);
+    /// Returns whether a socket prefers a CPU at present, given or taken on.
+    pub(super) fn has_cpu(&self, i: u32) -> bool {
+        self.published.has_cpu(i)
+    }
+
+    /// Makes what the operation changed visible.
+    pub(super) fn publish(self, writer: &mut Writer) {
+        self.published.publish(writer, self.sockets, self.groups);
     }
 }
 
@@ -146,6 +155,11 @@ impl Published {
         self.cpus.at_or_make(i).store(value, Ordering::Relaxed);
     }
 
+    /// Returns whether a socket prefers a CPU, given or taken on.
+    pub(super) fn has_cpu(&self, i: u32) -> bool {
+        self.cpus.at(i).is_some_and(|cpu| cpu.load(Ordering::Relaxed) != 0)
+    }
+
     /// Notes that a connected socket received on a CPU; no store if it is the same.
     #[inline]
     pub(crate) fn stick_to_cpu(&self, socket: SocketId, cpu: CpuId) {
@@ -166,22 +180,17 @@ impl Published {
         }
     }
 
-    /// Makes what an operation changed visible.
-    pub(super) fn publish(&self, writer: &mut Writer, mut touched: Touched) {
-        for i in &touched.counts_cpu {
-            let set = self.cpus.at(*i).is_some_and(|cpu| cpu.load(Ordering::Relaxed) != 0);
-            writer.sock_mut(*i).cpu_given = set;
-        }
-        let changes: Vec<Change> = touched.sockets.iter().map(|i| Change::of(writer, *i)).collect();
+    fn publish(&self, writer: &mut Writer, sockets: Vec<u32>, mut groups: Vec<(u32, When)>) {
+        let changes: Vec<Change> = sockets.into_iter().map(|i| Change::of(writer, i)).collect();
         for change in &changes {
             let group = writer.sock(change.i).group;
-            let told = touched.groups.iter().any(|(told, _)| *told == group);
-            if !told && change.old.member != change.new.member {
-                touched.group(group, When::Before);
+            let told = groups.iter().any(|(told, _)| *told == group);
+            if group != 0 && !told && change.old.member != change.new.member {
+                groups.push((group, When::Before));
             }
         }
 
-        for (group, when) in &touched.groups {
+        for (group, when) in &groups {
             if *when == When::Before {
                 self.publish_group(writer, *group);
             }
@@ -197,7 +206,7 @@ impl Published {
         for change in &changes {
             self.take_away(writer, change);
         }
-        for (group, when) in &touched.groups {
+        for (group, when) in &groups {
             if *when == When::After {
                 self.publish_group(writer, *group);
             }

@@ -40,7 +40,7 @@ pub(crate) struct Sock {
     pub(super) reuseport: bool,
     /// 0: none.
     pub(super) device: u32,
-    /// Whether its incoming CPU counts for its group: the user set it.
+    /// Whether its user set its incoming CPU.
     pub(super) cpu_given: bool,
     pub(super) mcast_all4: bool,
     pub(super) mcast_all6: bool,

@@ -41,7 +41,21 @@ struct Group {
     /// Sockets that belong to it, but are connected at present.
     away: usize,
     had_connected: bool,
+    /// Linux's count of members with a CPU. It goes up when one joins with a CPU or is given its
+    /// first by its user, and down when one leaves with a CPU or is relieved of it by its user: so
+    /// it misses CPUs that members took on, and falls below 0 when these leave.
+    with_cpu: u16,
     selector: Selector,
+}
+
+impl Group {
+    fn count_cpu(&mut self, before: bool, after: bool) {
+        match (before, after) {
+            (false, true) => self.with_cpu = self.with_cpu.wrapping_add(1),
+            (true, false) => self.with_cpu = self.with_cpu.wrapping_sub(1),
+            (false, false) | (true, true) => {}
+        }
+    }
 }
 
 /// All sockets of a namespace.
@@ -129,7 +143,7 @@ impl Writer {
         option: SocketOption,
     ) -> Result<(), SocketError> {
         let i = self.index(id)?;
-        let mut touched = Touched::default();
+        let mut touched = Touched::new(published);
         let sock = self.sock_mut(i);
         match option {
             SocketOption::Device(device) => {
@@ -158,6 +172,9 @@ impl Writer {
             SocketOption::IncomingCpu(cpu) => {
                 sock.cpu_given = cpu.is_some();
                 let group = sock.group;
+                if let Some(group) = self.groups.get_mut(&group) {
+                    group.count_cpu(touched.has_cpu(i), cpu.is_some());
+                }
                 published.set_cpu(i, cpu);
                 touched.group(group, When::Before);
             }
@@ -193,7 +210,7 @@ impl Writer {
             SocketOption::Encapsulation(on) => sock.encapsulation = on,
         }
         touched.socket(i);
-        published.publish(self, touched);
+        touched.publish(self);
         Ok(())
     }
 
@@ -206,9 +223,9 @@ impl Writer {
         let i = self.index(id)?;
         let group = self.sock(i).home;
         self.groups.get_mut(&group).ok_or(SocketError::Invalid)?.selector = selector;
-        let mut touched = Touched::default();
+        let mut touched = Touched::new(published);
         touched.group(group, When::Before);
-        published.publish(self, touched);
+        touched.publish(self);
         Ok(())
     }
 
@@ -247,10 +264,10 @@ impl Writer {
         sock.address_named = address != 0;
         sock.port_named = port != 0;
         sock.bound = address;
-        let mut touched = Touched::default();
+        let mut touched = Touched::new(published);
         match self.take_port(i, port, &mut touched) {
             Ok(port) => {
-                published.publish(self, touched);
+                touched.publish(self);
                 Ok(port)
             }
             Err(error) => {
@@ -262,7 +279,12 @@ impl Writer {
         }
     }
 
-    fn take_port(&mut self, i: u32, port: u16, touched: &mut Touched) -> Result<u16, SocketError> {
+    fn take_port(
+        &mut self,
+        i: u32,
+        port: u16,
+        touched: &mut Touched<'_>,
+    ) -> Result<u16, SocketError> {
         // Out of its slot for a moment, so that it can be compared with the others.
         let sock = self.slots[i as usize].sock.take().expect("the caller looked it up");
         let port = match port {
@@ -335,7 +357,7 @@ impl Writer {
         if wildcard && (is_v4(source) != v4 || listed(source) == 0) {
             return Err(SocketError::AddressNotAvailable);
         }
-        let mut touched = Touched::default();
+        let mut touched = Touched::new(published);
         if sock.port == 0 {
             self.take_port(i, 0, &mut touched)?;
         }
@@ -354,21 +376,20 @@ impl Writer {
                 }
             }
         });
-        let group = self.sock(i).home;
+        let home = self.sock(i).home;
         if wildcard {
             self.rehash(i, &mut touched);
-        } else if let Some(group) = self.groups.get_mut(&group) {
+        } else if let Some(group) = self.groups.get_mut(&home) {
             group.had_connected = true;
+            touched.group(home, When::Before);
         }
         self.sock_mut(i).connected = true;
-        if self.quirks.left_group {
-            self.leave_group(i, &mut touched);
-        } else {
+        self.file(i, &mut touched);
+        if !self.quirks.left_group {
             self.go_away(i, &mut touched);
         }
-        self.file(i);
         touched.socket(i);
-        published.publish(self, touched);
+        touched.publish(self);
         Ok(())
     }
 
@@ -379,7 +400,7 @@ impl Writer {
     ) -> Result<(), SocketError> {
         let i = self.index(id)?;
         let quirks = self.quirks;
-        let mut touched = Touched::default();
+        let mut touched = Touched::new(published);
         let old_device = self.sock(i).device;
         self.rekey(i, |sock| {
             sock.connected = false;
@@ -410,19 +431,19 @@ impl Writer {
             self.come_back(i, home, &mut touched)?;
         }
         touched.socket(i);
-        published.publish(self, touched);
+        touched.publish(self);
         Ok(())
     }
 
     pub(crate) fn close(&mut self, published: &Published, id: SocketId) -> Result<(), SocketError> {
         let i = self.index(id)?;
-        let mut touched = Touched::default();
+        let mut touched = Touched::new(published);
         self.unhash(i, &mut touched);
         let sock = self.sock_mut(i);
         sock.joined.clear();
         sock.connected = false;
         touched.socket(i);
-        published.publish(self, touched);
+        touched.publish(self);
         published.set_joined(i, &[]);
         let slot = &mut self.slots[i as usize];
         slot.sock = None;
@@ -438,7 +459,7 @@ impl Writer {
     }
 
     /// A change of local address or device: the list of the address and the 4-tuple follow.
-    fn rehash(&mut self, i: u32, touched: &mut Touched) {
+    fn rehash(&mut self, i: u32, touched: &mut Touched<'_>) {
         if self.sock(i).port == 0 {
             return;
         }
@@ -472,8 +493,12 @@ impl Writer {
 
     /// Files a connected socket, which keeps its place if it is filed already and either Linux is
     /// followed or the 4-tuple is the same.
-    fn file(&mut self, i: u32) {
+    fn file(&mut self, i: u32, touched: &mut Touched<'_>) {
         if self.sock(i).filed.is_none() {
+            // One that is filed stays in a group that a later bind put it into.
+            if self.quirks.left_group {
+                self.leave_group(i, touched);
+            }
             self.filings += 1;
             let order = self.filings;
             let sock = self.sock_mut(i);
@@ -493,7 +518,7 @@ impl Writer {
     }
 
     /// Takes a socket off all lists; it has no port any more.
-    fn unhash(&mut self, i: u32, touched: &mut Touched) {
+    fn unhash(&mut self, i: u32, touched: &mut Touched<'_>) {
         self.leave_group(i, touched);
         self.unlink_key(i);
         let sock = self.sock_mut(i);
@@ -521,7 +546,7 @@ impl Writer {
 
     /// Joins the group of the first socket of the port with the same key, which founds one if it
     /// is in none.
-    fn join_at_bind(&mut self, i: u32, touched: &mut Touched) -> Result<(), SocketError> {
+    fn join_at_bind(&mut self, i: u32, touched: &mut Touched<'_>) -> Result<(), SocketError> {
         let key = self.sock(i).group_key(!self.quirks.left_group);
         let first = self.by_key.get(&key).and_then(|map| map.values().next().copied());
         let group = match first.map(|first| (first, self.sock(first).home)) {
@@ -541,7 +566,7 @@ impl Writer {
         &mut self,
         i: u32,
         old_device: u32,
-        touched: &mut Touched,
+        touched: &mut Touched<'_>,
     ) -> Result<(), SocketError> {
         let sock = self.sock(i);
         if self.quirks.left_group || sock.home == 0 || sock.device == old_device {
@@ -561,7 +586,7 @@ impl Writer {
     }
 
     /// Takes a socket that connects out of its group, to which it still belongs.
-    fn go_away(&mut self, i: u32, touched: &mut Touched) {
+    fn go_away(&mut self, i: u32, touched: &mut Touched<'_>) {
         let home = self.sock(i).group;
         if home != 0 {
             self.groups.entry(home).or_default().away += 1;
@@ -571,7 +596,12 @@ impl Writer {
     }
 
     /// Makes a socket a member of a group to which it may belong already.
-    fn come_back(&mut self, i: u32, group: u32, touched: &mut Touched) -> Result<(), SocketError> {
+    fn come_back(
+        &mut self,
+        i: u32,
+        group: u32,
+        touched: &mut Touched<'_>,
+    ) -> Result<(), SocketError> {
         if self.add_to_group(i, group, touched).is_ok() {
             return Ok(());
         }
@@ -595,7 +625,7 @@ impl Writer {
         &mut self,
         i: u32,
         group: u32,
-        touched: &mut Touched,
+        touched: &mut Touched<'_>,
     ) -> Result<(), SocketError> {
         let was_away = self.sock(i).home == group;
         let own = self.groups.entry(group).or_default();
@@ -604,19 +634,16 @@ impl Writer {
         }
         own.members.push(i);
         own.away -= usize::from(was_away);
-        let linux = self.quirks.left_group;
+        own.count_cpu(false, touched.has_cpu(i));
         let sock = self.sock_mut(i);
         (sock.home, sock.group) = (group, group);
-        if linux {
-            touched.counts_cpu(i);
-        }
         touched.group(group, When::Before);
         touched.socket(i);
         Ok(())
     }
 
     /// Takes a socket out of its group for good.
-    fn leave_group(&mut self, i: u32, touched: &mut Touched) {
+    fn leave_group(&mut self, i: u32, touched: &mut Touched<'_>) {
         let sock = self.sock_mut(i);
         let (home, member) = (std::mem::take(&mut sock.home), std::mem::take(&mut sock.group));
         let Some(group) = self.groups.get_mut(&home) else { return };
@@ -624,6 +651,7 @@ impl Writer {
             group.away -= 1;
         } else if let Some(place) = group.members.iter().position(|member| *member == i) {
             group.members.swap_remove(place);
+            group.count_cpu(touched.has_cpu(i), false);
         }
         if group.members.is_empty() && group.away == 0 {
             self.groups.remove(&home);
@@ -635,7 +663,10 @@ impl Writer {
     pub(super) fn group_view(&self, group: u32) -> Option<GroupView> {
         let group = self.groups.get(&group)?;
         let members = group.members.iter().map(|i| self.member(*i)).collect();
-        let by_cpu = group.members.iter().any(|i| self.sock(*i).cpu_given);
+        let by_cpu = match self.quirks.left_group {
+            true => group.with_cpu != 0,
+            false => group.members.iter().any(|i| self.sock(*i).cpu_given),
+        };
         Some(GroupView {
             members,
             had_connected: group.had_connected,
