@@ -1,1 +1,410 @@
 //! One CPU: what it does next, one packet's worth at a time.
+//!
+//! A poll takes packets from a ring or from the backlog, at most `dev_weight` of them, and brings
+//! each as far as it goes: to another CPU's backlog, or to a socket. [`Cpu::begin`] says what the
+//! next step is, so that an executor can price it, and [`Cpu::finish`] does it. Executors decide
+//! when a poll begins, and who runs between two steps.
+//!
+//! Always true: there is one poll at a time; a packet in hand is passed on before the next one is
+//! taken; the head of a backlog moves when a poll is over, by the packets it delivered.
+//! Elsewhere: which instance is polled next ([`crate::softirq`]); queues and signals
+//! ([`crate::Machine`]).
+//! Source: Linux, net/core/dev.c (process_backlog, napi_poll), by their behaviour. Packets are
+//! merged behind the choice of the CPU here, as in a cpumap; Linux merges before it.
+
+use std::collections::VecDeque;
+
+use rxsteer_core::steer::{Class, Reason};
+use rxsteer_core::{CpuId, QueueId};
+
+use crate::gro::Train;
+use crate::machine::{Enqueued, Machine};
+use crate::settings::{Mode, Settings};
+use crate::softirq::{Napi, Softirq};
+use crate::stages::{At, Choice, Drop, Stages};
+
+/// The receive path of one CPU.
+#[derive(Debug)]
+pub struct Cpu<P> {
+    id: CpuId,
+    settings: Settings,
+    softirq: Softirq,
+    instances: Vec<Instance>,
+    poll: Option<Poll>,
+    hand: Hand<P>,
+    /// Merged and to be delivered.
+    ready: VecDeque<Train<P>>,
+    /// CPUs that are still to be signalled, the last one first.
+    owed: Vec<CpuId>,
+    leaving: bool,
+    counts: CpuCounts,
+}
+
+/// What one CPU's receive path did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CpuCounts {
+    /// Packets taken from rings.
+    pub taken: u64,
+    /// Packets whose protocol work is done.
+    pub processed: u64,
+    /// Trains in which they were delivered.
+    pub trains: u64,
+    /// Signals sent to other CPUs.
+    pub signals: u64,
+    /// Polls.
+    pub polls: u64,
+}
+
+#[derive(Debug)]
+struct Instance {
+    source: Source,
+    scheduled: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Source {
+    Backlog,
+    Queue(QueueId),
+    /// The queue went to another CPU.
+    None,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Poll {
+    napi: Napi,
+    packets: u32,
+    flushed: bool,
+}
+
+#[derive(Debug)]
+enum Hand<P> {
+    Empty,
+    Taken(P, QueueId),
+    Train { train: Train<P>, from: Option<CpuId> },
+    Signals,
+}
+
+/// What a step is, for pricing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Work {
+    /// Takes a packet off a ring and chooses its CPU.
+    Take,
+    /// Does the protocol work of a train.
+    Deliver {
+        /// Class of its packets.
+        class: Class,
+        /// Number of its packets.
+        packets: u32,
+        /// The other CPU that put it on the backlog here.
+        from: Option<CpuId>,
+    },
+    /// Sends signals.
+    Signal {
+        /// Their number.
+        count: u32,
+    },
+}
+
+/// What comes next on a CPU.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Begun {
+    /// A step, to be followed by [`Cpu::finish`].
+    Step(Work),
+    /// The poll is over.
+    Over(Polled),
+    /// No poll is under way and no signal is owed.
+    Nothing,
+}
+
+/// A poll that is over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Polled {
+    /// The instance.
+    pub napi: Napi,
+    /// Packets taken.
+    pub packets: u32,
+    /// Whether it completed; if not, it stays scheduled.
+    pub through: bool,
+}
+
+impl<P> Cpu<P> {
+    /// The instance that stands for the backlog.
+    pub const BACKLOG: Napi = Napi(0);
+
+    /// Makes a CPU with a backlog and no queue.
+    pub fn new(id: CpuId, settings: &Settings) -> Self {
+        Self {
+            id,
+            settings: *settings,
+            softirq: Softirq::new(settings.limits),
+            instances: vec![Instance { source: Source::Backlog, scheduled: false }],
+            poll: None,
+            hand: Hand::Empty,
+            ready: VecDeque::new(),
+            owed: Vec::new(),
+            leaving: false,
+            counts: CpuCounts::default(),
+        }
+    }
+
+    /// Gives the CPU a queue and returns its instance, which is not scheduled.
+    ///
+    /// # Panics
+    /// At 65,535 instances.
+    pub fn add_queue(&mut self, queue: QueueId) -> Napi {
+        let new = Instance { source: Source::Queue(queue), scheduled: false };
+        let free = |i: &Instance| i.source == Source::None && !i.scheduled;
+        let place = match self.instances.iter().position(free) {
+            Some(place) => {
+                self.instances[place] = new;
+                place
+            }
+            None => {
+                self.instances.push(new);
+                self.instances.len() - 1
+            }
+        };
+        Napi(u16::try_from(place).expect("queues are numbered in 16 bits"))
+    }
+
+    /// Takes a queue away; what was taken from it already stays here.
+    pub fn remove_queue(&mut self, napi: Napi) {
+        let instance = &mut self.instances[usize::from(napi.0)];
+        instance.source = Source::None;
+        if self.poll.is_none_or(|poll| poll.napi != napi) {
+            instance.scheduled = false;
+            self.softirq.remove(napi);
+        }
+    }
+
+    /// Schedules an instance; `false`: it was already.
+    ///
+    /// In the mode [`Mode::Threaded`] its thread is to be woken, else the softirq is pending.
+    #[inline]
+    pub fn schedule(&mut self, napi: Napi) -> bool {
+        let instance = &mut self.instances[usize::from(napi.0)];
+        if instance.scheduled {
+            return false;
+        }
+        instance.scheduled = true;
+        if self.settings.mode != Mode::Threaded {
+            self.softirq.schedule(napi);
+        }
+        true
+    }
+
+    /// Returns whether an instance is scheduled.
+    pub fn is_scheduled(&self, napi: Napi) -> bool {
+        self.instances[usize::from(napi.0)].scheduled
+    }
+
+    /// Returns the poll list.
+    #[inline]
+    pub const fn softirq(&self) -> &Softirq {
+        &self.softirq
+    }
+
+    /// Returns the poll list, for running it.
+    #[inline]
+    pub const fn softirq_mut(&mut self) -> &mut Softirq {
+        &mut self.softirq
+    }
+
+    /// Returns what was counted.
+    pub const fn counts(&self) -> CpuCounts {
+        self.counts
+    }
+
+    /// Returns whether a poll is under way.
+    pub const fn is_polling(&self) -> bool {
+        self.poll.is_some()
+    }
+
+    /// Begins a poll of a scheduled instance.
+    #[inline]
+    pub fn begin_poll(&mut self, napi: Napi) {
+        debug_assert!(self.poll.is_none() && self.is_scheduled(napi));
+        self.counts.polls += 1;
+        self.poll = Some(Poll { napi, packets: 0, flushed: false });
+        // Signals that are owed go out before the backlog is polled.
+        if napi == Self::BACKLOG && !self.owed.is_empty() {
+            self.hand = Hand::Signals;
+        }
+    }
+
+    /// Sends the signals that are owed, as a step of its own; `false`: there are none.
+    ///
+    /// To be called when a pass over the poll list, or a thread's round, is over.
+    #[inline]
+    pub fn begin_signals(&mut self) -> bool {
+        if self.owed.is_empty() {
+            return false;
+        }
+        self.hand = Hand::Signals;
+        true
+    }
+
+    /// Picks up the next piece of work and says what it is.
+    #[inline]
+    pub fn begin<M, S>(&mut self, machine: &mut M, stages: &S) -> Begun
+    where
+        M: Machine<P>,
+        S: Stages<Packet = P>,
+    {
+        loop {
+            match &self.hand {
+                Hand::Empty => {}
+                Hand::Taken(..) => return Begun::Step(Work::Take),
+                Hand::Train { train, from } => {
+                    return Begun::Step(Work::Deliver {
+                        class: stages.class(train.first()),
+                        packets: train.count() as u32,
+                        from: *from,
+                    });
+                }
+                Hand::Signals => {
+                    return Begun::Step(Work::Signal { count: self.owed.len() as u32 });
+                }
+            }
+            if let Some(train) = self.ready.pop_front() {
+                self.hand = Hand::Train { train, from: None };
+                continue;
+            }
+            let Some(poll) = &mut self.poll else { return Begun::Nothing };
+            if !poll.flushed && poll.packets < self.settings.limits.weight && !self.leaving {
+                match self.instances[usize::from(poll.napi.0)].source {
+                    Source::Queue(queue) => {
+                        if let Some(packet) = machine.take(queue) {
+                            poll.packets += 1;
+                            self.counts.taken += 1;
+                            self.hand = Hand::Taken(packet, queue);
+                            continue;
+                        }
+                    }
+                    Source::Backlog => {
+                        if let Some((packet, from)) = machine.take_backlog(self.id) {
+                            poll.packets += 1;
+                            let from = (from != self.id).then_some(from);
+                            self.hand = Hand::Train { train: Train::one(packet), from };
+                            continue;
+                        }
+                    }
+                    Source::None => {}
+                }
+            }
+            poll.flushed = true;
+            return Begun::Over(self.end_poll(machine));
+        }
+    }
+
+    fn end_poll<M: Machine<P>>(&mut self, machine: &mut M) -> Polled {
+        let Poll { napi, packets, .. } = self.poll.take().expect("the caller saw it");
+        let instance = &mut self.instances[usize::from(napi.0)];
+        let full = packets >= self.settings.limits.weight;
+        let through = match instance.source {
+            Source::Backlog => {
+                machine.passed(self.id, packets);
+                self.leaving || (!full && machine.complete_backlog(self.id))
+            }
+            Source::Queue(queue) => self.leaving || (!full && machine.rearm(queue)),
+            Source::None => true,
+        };
+        instance.scheduled = !through;
+        Polled { napi, packets, through }
+    }
+
+    /// Does the step that [`begin`](Self::begin) named; it ends at `now_ns`.
+    #[inline]
+    pub fn finish<M, S>(&mut self, now_ns: u64, machine: &mut M, stages: &mut S)
+    where
+        M: Machine<P>,
+        S: Stages<Packet = P>,
+    {
+        match std::mem::replace(&mut self.hand, Hand::Empty) {
+            Hand::Empty => {}
+            Hand::Taken(packet, queue) => {
+                let at = At { on: self.id, queue, now_ns, again: false };
+                self.place(packet, at, machine, stages);
+            }
+            Hand::Train { train, .. } => {
+                self.counts.trains += 1;
+                self.counts.processed += train.count() as u64;
+                if let Some(reading) = stages.deliver(train, self.id, now_ns) {
+                    machine.wake(self.id, reading, now_ns);
+                }
+            }
+            Hand::Signals => {
+                while let Some(to) = self.owed.pop() {
+                    self.counts.signals += 1;
+                    machine.signal(self.id, to);
+                }
+            }
+        }
+    }
+
+    /// Takes over a packet that was on the backlog of a CPU which is going offline: chooses again.
+    ///
+    /// `at.on` is this CPU. What would be done at once goes on its own backlog.
+    pub fn take_over<M, S>(&mut self, packet: P, at: At, machine: &mut M, stages: &mut S)
+    where
+        M: Machine<P>,
+        S: Stages<Packet = P>,
+    {
+        debug_assert!(at.again && at.on == self.id);
+        self.place(packet, at, machine, stages);
+    }
+
+    #[inline]
+    fn place<M, S>(&mut self, mut packet: P, at: At, machine: &mut M, stages: &mut S)
+    where
+        M: Machine<P>,
+        S: Stages<Packet = P>,
+    {
+        let choice = stages.choose(&mut packet, at, machine.cpus());
+        machine.spend(u64::from(choice.cost_ns));
+        if choice.decision.reason == Reason::Shed {
+            return stages.dropped(packet, Drop::Shed, at.now_ns);
+        }
+        if choice.is_inline() && !at.again {
+            self.hand = Hand::Train { train: Train::one(packet), from: None };
+            return;
+        }
+        self.enqueue(packet, at, choice, machine, stages);
+    }
+
+    fn enqueue<M, S>(&mut self, packet: P, at: At, choice: Choice, machine: &mut M, stages: &mut S)
+    where
+        M: Machine<P>,
+        S: Stages<Packet = P>,
+    {
+        let to = choice.decision.cpu;
+        let flow = stages.flow(&packet);
+        let Enqueued { tail, signal } = match machine.enqueue(self.id, to, packet) {
+            Ok(enqueued) => enqueued,
+            Err((packet, cause)) => return stages.dropped(packet, cause, at.now_ns),
+        };
+        if !choice.is_inline() {
+            stages.queued(flow, at, &choice, tail);
+        }
+        if signal {
+            if to == self.id {
+                machine.signal(self.id, to);
+            } else if self.settings.mode == Mode::Threaded {
+                self.counts.signals += 1;
+                machine.signal(self.id, to);
+            } else {
+                self.owed.push(to);
+            }
+        }
+    }
+
+    /// The CPU goes offline or comes back: while it leaves, a poll under way takes no more packets.
+    pub fn set_leaving(&mut self, leaving: bool) {
+        self.leaving = leaving;
+    }
+
+    /// Gives up the signals that are owed, so that another CPU sends them.
+    pub fn take_owed(&mut self) -> Vec<CpuId> {
+        std::mem::take(&mut self.owed)
+    }
+}

@@ -28,6 +28,7 @@ mod costs;
 pub mod cpu;
 pub mod flow_limit;
 pub mod gro;
+mod machine;
 pub mod overload;
 mod settings;
 pub mod softirq;
@@ -37,5 +38,6 @@ pub mod virtual_time;
 
 pub use costs::Costs;
 pub use gro::{Segment, Train};
+pub use machine::{Enqueued, Machine};
 pub use settings::{Limits, Mode, Settings, UnknownMode};
 pub use stages::{At, Choice, Cpus, Drop, Read, ReaderId, Reading, Stages};

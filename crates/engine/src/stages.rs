@@ -13,6 +13,12 @@ pub trait Stages {
     /// A packet: real bytes, or a description of one.
     type Packet;
 
+    /// What [`queued`](Self::queued) needs of a packet, which is in other hands by then.
+    type Flow: Copy;
+
+    /// Returns what [`queued`](Self::queued) needs of a packet.
+    fn flow(&self, packet: &Self::Packet) -> Self::Flow;
+
     /// Returns what a flow limit knows of the packet's flow.
     fn hash(&self, packet: &Self::Packet) -> FlowHash;
 
@@ -30,10 +36,10 @@ pub trait Stages {
     /// May shed it: the engine then calls [`dropped`](Self::dropped) with [`Drop::Shed`].
     fn choose<C: Cpus>(&mut self, packet: &mut Self::Packet, at: At, cpus: &C) -> Choice;
 
-    /// Hears that the packet is on the backlog of its CPU, whose tail is now `tail`.
+    /// Hears that a packet of this flow is on the backlog of its CPU, whose tail was then `tail`.
     ///
     /// Not called for a packet that is processed where it was taken.
-    fn queued(&mut self, packet: &Self::Packet, at: At, choice: &Choice, tail: u32);
+    fn queued(&mut self, flow: Self::Flow, at: At, choice: &Choice, tail: u32);
 
     /// Takes a train of one or more packets of one flow whose protocol work is done on `on`: finds
     /// the socket and puts it on its receive queue. Returns who reads it, if anyone.
