@@ -1,1 +1,0 @@
-//! The queue of one CPU that all others put packets on.
