@@ -1,46 +1,34 @@
-//! Merging consecutive packets of a flow, so that one look-up and one wake-up serve many.
+//! GRO: merging consecutive packets of a flow, so that one look-up and one wake-up serve many.
+//!
+//! A packet that may be merged is held until the poll is over, and packets of the same flow that come
+//! meanwhile join it: a [`Train`]. All packets of a train have the same length but the last, which
+//! may be shorter; so the train can be cut into the same packets again by one length.
+//!
+//! | the next packet of the flow | what happens |
+//! | --- | --- |
+//! | as long as the first of the train | joins |
+//! | shorter | joins, and the train goes |
+//! | longer; other header fields; no room below 65,536 bytes | the train goes, the packet starts the next |
+//! | no checksum, a wrong one, no payload, a length field that does not fit | the train goes, then the packet alone |
+//!
+//! A train of 64 packets goes at once. There are 8 lists by flow hash with at most 8 trains each; the
+//! oldest of a list goes when a ninth comes.
+//!
+//! Always true: packets of a flow come out in the order in which they went in; what is held comes
+//! out by [`Gro::flush`]; the packets of a train have one flow, one header word and fit together
+//! into one IP packet.
+//! Elsewhere: when a poll is over ([`crate::softirq`]); what the fields of a real frame are
+//! ([`crate::threads`]).
+//! Source: spec of the receive path, "UDP GRO". One departure: a packet that cannot be merged sends its
+//! flow's train ahead of itself always, so that it cannot overtake it.
 
-/// What merging looks at of a packet.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Segment {}
+mod held;
+mod segment;
+mod train;
 
-/// Packets of one flow that travel as one, in the order in which they came.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Train<P> {
-    first: P,
-    rest: Vec<P>,
-}
+#[cfg(all(test, not(loom)))]
+mod tests;
 
-impl<P> Train<P> {
-    /// Makes a train of one packet; allocates nothing.
-    #[inline]
-    pub const fn one(packet: P) -> Self {
-        Self { first: packet, rest: Vec::new() }
-    }
-
-    /// Returns the first packet.
-    #[inline]
-    pub const fn first(&self) -> &P {
-        &self.first
-    }
-
-    /// Returns the number of packets, at least 1.
-    #[inline]
-    pub fn count(&self) -> usize {
-        1 + self.rest.len()
-    }
-
-    /// Returns the packets in order.
-    pub fn packets(&self) -> impl Iterator<Item = &P> {
-        std::iter::once(&self.first).chain(&self.rest)
-    }
-}
-
-impl<P> IntoIterator for Train<P> {
-    type Item = P;
-    type IntoIter = std::iter::Chain<std::iter::Once<P>, std::vec::IntoIter<P>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        std::iter::once(self.first).chain(self.rest)
-    }
-}
+pub use held::Gro;
+pub use segment::{Checksum, Segment};
+pub use train::Train;
