@@ -30,7 +30,7 @@ pub use namespace::Namespace;
 pub use net::{DeviceId, Family, SocketId};
 pub use option::{Owner, SocketOption, SourceFilter};
 pub use packet::{Cast, Packet};
-pub use profile::Profile;
+pub use profile::{BadKernelRelease, Faults, KernelRelease, KernelRules, Profile};
 
 /// Whether this build finds connected sockets by 4-tuple: the feature `hash4`.
 pub const HASH4: bool = cfg!(feature = "hash4");

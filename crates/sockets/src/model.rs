@@ -142,7 +142,7 @@ impl Model {
     pub fn new(config: &Config, hash4: bool) -> Self {
         Self {
             quirks: config.profile.quirks(),
-            hash4,
+            hash4: hash4 && config.profile.quirks().three_tables,
             hash: TupleHash::new(config.key),
             range: config.port_range,
             socks: Vec::new(),
@@ -154,7 +154,10 @@ impl Model {
     }
 
     /// Opens a socket.
-    pub fn open(&mut self, family: Family, owner: Owner) -> SocketId {
+    ///
+    /// # Errors
+    /// None: there is no limit here.
+    pub fn open(&mut self, family: Family, owner: Owner) -> Result<SocketId, SocketError> {
         self.socks.push(Sock {
             family,
             owner,
@@ -184,7 +187,7 @@ impl Model {
             home: None,
         });
         // A model never uses a place twice.
-        SocketId { index: self.socks.len() as u32 - 1, generation: 0 }
+        Ok(SocketId { index: self.socks.len() as u32 - 1, generation: 0 })
     }
 
     /// Sets an option.
@@ -385,7 +388,9 @@ impl Model {
             self.groups[group].had_connected = true;
         }
         self.socks[i].connected = true;
-        self.file(i);
+        if self.quirks.three_tables {
+            self.file(i);
+        }
         self.go_away(i);
         Ok(())
     }
@@ -535,7 +540,7 @@ impl Model {
         if let Some(i) = self.best(wild, packet, any, true) {
             return Some((i, Stage::Wildcard));
         }
-        if self.quirks.placeholder4 && packet.dst.is_ipv4() {
+        if self.quirks.port_stage && packet.dst.is_ipv4() {
             let on_port = self.by_port.get(&packet.dst_port).unwrap_or(&empty);
             return self.best(on_port, packet, packet.dst, false).map(|i| (i, Stage::Port));
         }
@@ -559,13 +564,14 @@ impl Model {
             best_score = score;
             best = Some(i);
             let sock = &self.socks[i];
-            if sock.connected || !sock.reuseport || !with_groups {
+            let asks = sock.reuseport && (!sock.connected || self.quirks.by_group);
+            if !asks || !with_groups {
                 continue;
             }
             let Some(group) = sock.group.map(|group| &self.groups[group]) else { continue };
             let Some(picked) = self.pick(group, packet) else { continue };
             best = Some(picked);
-            if !group.had_connected {
+            if !group.had_connected || self.quirks.by_group {
                 return best;
             }
             best_score = best_score.max(self.score(picked, packet, local).unwrap_or(-1));
@@ -628,9 +634,10 @@ impl Model {
         let count = group.members.len();
         let start = FlowHash(self.hash.of(&Key::of(packet)) as u32).scale(count as u32) as usize;
         let order = (0..count).map(|n| group.members[(start + n) % count]);
-        let free: Vec<usize> = order.filter(|i| !self.socks[*i].connected).collect();
+        let may = |i: &usize| self.quirks.by_group || !self.socks[*i].connected;
+        let free: Vec<usize> = order.filter(may).collect();
         let by_cpu = match self.quirks.left_group {
-            true => group.with_cpu != 0,
+            true => self.quirks.group_asks_cpu && group.with_cpu != 0,
             false => group.members.iter().any(|i| self.socks[*i].cpu_given),
         };
         let on_cpu = free.iter().find(|i| by_cpu && self.socks[**i].cpu == Some(packet.cpu));

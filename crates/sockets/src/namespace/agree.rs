@@ -14,8 +14,8 @@ use rxsteer_core::CpuId;
 
 use crate::model::Model;
 use crate::{
-    Cast, Config, DeviceId, Family, Found, Namespace, Owner, Packet, Profile, SocketError,
-    SocketId, SocketOption, SourceFilter, Stage,
+    Cast, Config, DeviceId, Family, Faults, Found, KernelRelease, Namespace, Owner, Packet,
+    Profile, SocketError, SocketId, SocketOption, SourceFilter, Stage,
 };
 
 const LOCAL4: [&str; 5] = ["0.0.0.0", "192.0.2.1", "192.0.2.2", "239.1.1.1", "127.0.0.6"];
@@ -141,7 +141,7 @@ impl Pair {
                 let family = if *v6 { Family::V6 } else { Family::V4 };
                 let ids = (
                     self.tables.open(family, Owner(*owner)).unwrap(),
-                    self.model.open(family, Owner(*owner)),
+                    self.model.open(family, Owner(*owner)).unwrap(),
                 );
                 self.ids.push(ids);
                 // One automatic port, so that both take the same.
@@ -273,6 +273,27 @@ proptest! {
     #[test]
     fn tables_and_linear_scan_agree_under_our_rules(key: u64, ops in vec(op(), 1..80)) {
         agree(Profile::Rxsteer, key, &ops);
+    }
+
+    #[test]
+    fn tables_and_linear_scan_agree_under_the_rules_of_older_kernels(
+        release in prop::sample::select(&[(5, 2, 16), (6, 1, 0), (6, 12, 0)][..]),
+        key: u64,
+        ops in vec(op(), 1..80),
+    ) {
+        let release = KernelRelease(release.0, release.1, release.2);
+        agree(Profile::LinuxOf(release), key, &ops);
+    }
+
+    #[test]
+    fn tables_and_linear_scan_agree_with_any_of_the_faults(
+        faults in any::<[bool; 5]>(),
+        key: u64,
+        ops in vec(op(), 1..80),
+    ) {
+        let [early_demux, stale_hash4, stale_remote6, placeholder4, left_group] = faults;
+        let faults = Faults { early_demux, stale_hash4, stale_remote6, placeholder4, left_group };
+        agree(Profile::Keeping(faults), key, &ops);
     }
 }
 

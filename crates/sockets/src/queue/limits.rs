@@ -42,8 +42,8 @@ pub enum Release {
 impl From<Profile> for Release {
     fn from(profile: Profile) -> Self {
         match profile {
-            Profile::Linux => Self::Quarter,
-            Profile::Rxsteer => Self::Exact,
+            Profile::Linux | Profile::LinuxOf(_) => Self::Quarter,
+            Profile::Rxsteer | Profile::Keeping(_) => Self::Exact,
         }
     }
 }

@@ -160,7 +160,7 @@ impl Published {
                 Best::Nothing => {}
             }
         }
-        if !self.placeholder4 || packet.dst.is_ipv6() {
+        if !self.port_stage || packet.dst.is_ipv6() {
             return None;
         }
         if tuple.local as u32 != super::sock::STAND_IN {
@@ -200,7 +200,7 @@ impl Published {
             best = Best::Is(Receiver::new(entry, stage, v4));
             let asks = entry.group != 0
                 && entry.has(REUSEPORT)
-                && !entry.has(CONNECTED)
+                && (!entry.has(CONNECTED) || self.by_group)
                 && stage != Stage::Port;
             if !asks {
                 continue;

@@ -105,7 +105,8 @@ pub(super) struct PortView {
 pub(crate) struct Published {
     pub(super) hash: TupleHash,
     pub(super) early_demux: bool,
-    pub(super) placeholder4: bool,
+    pub(super) port_stage: bool,
+    pub(super) by_group: bool,
     /// Candidates by local address and port; all wildcards under the address 0.
     pub(super) lists: Map<(u128, u16), List>,
     /// By port; only under Linux's rules.
@@ -132,7 +133,8 @@ impl Published {
         Self {
             hash: TupleHash::new(config.key),
             early_demux: quirks.early_demux,
-            placeholder4: quirks.placeholder4,
+            port_stage: quirks.port_stage,
+            by_group: quirks.by_group,
             lists: Map::default(),
             ports: Map::default(),
             groups: Map::default(),
@@ -239,7 +241,7 @@ impl Published {
         }
         #[cfg(feature = "hash4")]
         let new = &Footprint { four: self.file(writer, old, new), ..*new };
-        if self.placeholder4 || self.early_demux {
+        if self.port_stage || self.early_demux {
             for (_, port, _) in [old.listed, new.listed].into_iter().flatten() {
                 let sock = writer.sock(*i);
                 let entry = new.stand_in.map(|_| sock.stand_in_entry(writer.id(*i)));

@@ -380,11 +380,13 @@ impl Writer {
         if wildcard {
             self.rehash(i, &mut touched);
         } else if let Some(group) = self.groups.get_mut(&home) {
-            group.had_connected = true;
+            group.had_connected = !self.quirks.by_group;
             touched.group(home, When::Before);
         }
         self.sock_mut(i).connected = true;
-        self.file(i, &mut touched);
+        if self.quirks.three_tables {
+            self.file(i, &mut touched);
+        }
         if !self.quirks.left_group {
             self.go_away(i, &mut touched);
         }
@@ -664,7 +666,7 @@ impl Writer {
         let group = self.groups.get(&group)?;
         let members = group.members.iter().map(|i| self.member(*i)).collect();
         let by_cpu = match self.quirks.left_group {
-            true => group.with_cpu != 0,
+            true => self.quirks.group_asks_cpu && group.with_cpu != 0,
             false => group.members.iter().any(|i| self.sock(*i).cpu_given),
         };
         Some(GroupView {
@@ -680,7 +682,8 @@ impl Writer {
         let sock = self.sock(i);
         let remotes = if sock.remote4 != 0 { HAS_REMOTE4 } else { 0 }
             | if sock.remote6 != 0 { HAS_REMOTE6 } else { 0 };
-        Member { socket: self.id(i), connected: sock.connected, flags: sock.flags() | remotes }
+        let connected = sock.connected && !self.quirks.by_group;
+        Member { socket: self.id(i), connected, flags: sock.flags() | remotes }
     }
 
     /// Tells of the flow that a socket has or no longer has.

@@ -28,104 +28,61 @@ pub(super) trait Subject {
     fn note_cpu(&mut self, id: SocketId, cpu: CpuId);
 }
 
-impl Subject for Model {
-    fn open(&mut self, family: Family, owner: Owner) -> Result<SocketId, SocketError> {
-        Ok(Self::open(self, family, owner))
-    }
+/// Tables and scan have operations of the same names and arguments.
+macro_rules! subject {
+    ($kind:ty) => {
+        impl Subject for $kind {
+            fn open(&mut self, family: Family, owner: Owner) -> Result<SocketId, SocketError> {
+                <$kind>::open(self, family, owner)
+            }
 
-    fn set(&mut self, id: SocketId, option: SocketOption) -> Result<(), SocketError> {
-        Self::set(self, id, option)
-    }
+            fn set(&mut self, id: SocketId, option: SocketOption) -> Result<(), SocketError> {
+                <$kind>::set(self, id, option)
+            }
 
-    fn bind(&mut self, id: SocketId, address: IpAddr, port: u16) -> Result<u16, SocketError> {
-        Self::bind(self, id, address, port)
-    }
+            fn bind(&mut self, id: SocketId, at: IpAddr, port: u16) -> Result<u16, SocketError> {
+                <$kind>::bind(self, id, at, port)
+            }
 
-    fn connect(
-        &mut self,
-        id: SocketId,
-        to: (IpAddr, u16),
-        source: IpAddr,
-    ) -> Result<(), SocketError> {
-        Self::connect(self, id, to.0, to.1, source)
-    }
+            fn connect(
+                &mut self,
+                id: SocketId,
+                to: (IpAddr, u16),
+                source: IpAddr,
+            ) -> Result<(), SocketError> {
+                <$kind>::connect(self, id, to.0, to.1, source)
+            }
 
-    fn disconnect(&mut self, id: SocketId) -> Result<(), SocketError> {
-        Self::disconnect(self, id)
-    }
+            fn disconnect(&mut self, id: SocketId) -> Result<(), SocketError> {
+                <$kind>::disconnect(self, id)
+            }
 
-    fn close(&mut self, id: SocketId) -> Result<(), SocketError> {
-        Self::close(self, id)
-    }
+            fn close(&mut self, id: SocketId) -> Result<(), SocketError> {
+                <$kind>::close(self, id)
+            }
 
-    fn local(&self, id: SocketId) -> Result<(IpAddr, u16), SocketError> {
-        Self::local(self, id)
-    }
+            fn local(&self, id: SocketId) -> Result<(IpAddr, u16), SocketError> {
+                <$kind>::local(self, id)
+            }
 
-    fn deliver(&mut self, packet: &Packet<'_>) -> Vec<Found> {
-        let mut found = Vec::new();
-        Self::deliver(self, packet, |each| found.push(each));
-        found
-    }
+            fn deliver(&mut self, packet: &Packet<'_>) -> Vec<Found> {
+                let mut found = Vec::new();
+                <$kind>::deliver(self, packet, |each| found.push(each));
+                found
+            }
 
-    fn find(&self, packet: &Packet<'_>) -> Vec<Found> {
-        let mut found = Vec::new();
-        Self::find(self, packet, |each| found.push(each));
-        found
-    }
+            fn find(&self, packet: &Packet<'_>) -> Vec<Found> {
+                let mut found = Vec::new();
+                <$kind>::find(self, packet, |each| found.push(each));
+                found
+            }
 
-    fn note_cpu(&mut self, id: SocketId, cpu: CpuId) {
-        Self::note_cpu(self, id, cpu);
-    }
+            fn note_cpu(&mut self, id: SocketId, cpu: CpuId) {
+                <$kind>::note_cpu(self, id, cpu);
+            }
+        }
+    };
 }
 
-impl Subject for Namespace {
-    fn open(&mut self, family: Family, owner: Owner) -> Result<SocketId, SocketError> {
-        Self::open(self, family, owner)
-    }
-
-    fn set(&mut self, id: SocketId, option: SocketOption) -> Result<(), SocketError> {
-        Self::set(self, id, option)
-    }
-
-    fn bind(&mut self, id: SocketId, address: IpAddr, port: u16) -> Result<u16, SocketError> {
-        Self::bind(self, id, address, port)
-    }
-
-    fn connect(
-        &mut self,
-        id: SocketId,
-        to: (IpAddr, u16),
-        source: IpAddr,
-    ) -> Result<(), SocketError> {
-        Self::connect(self, id, to.0, to.1, source)
-    }
-
-    fn disconnect(&mut self, id: SocketId) -> Result<(), SocketError> {
-        Self::disconnect(self, id)
-    }
-
-    fn close(&mut self, id: SocketId) -> Result<(), SocketError> {
-        Self::close(self, id)
-    }
-
-    fn local(&self, id: SocketId) -> Result<(IpAddr, u16), SocketError> {
-        Self::local(self, id)
-    }
-
-    fn deliver(&mut self, packet: &Packet<'_>) -> Vec<Found> {
-        let mut found = Vec::new();
-        Self::deliver(self, packet, |each| found.push(each));
-        found
-    }
-
-    fn find(&self, packet: &Packet<'_>) -> Vec<Found> {
-        let mut found = Vec::new();
-        Self::find(self, packet, |each| found.push(each));
-        found
-    }
-
-    fn note_cpu(&mut self, id: SocketId, cpu: CpuId) {
-        Self::note_cpu(self, id, cpu);
-    }
-}
+subject!(Namespace);
+subject!(Model);
