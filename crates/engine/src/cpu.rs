@@ -17,11 +17,13 @@ use std::collections::VecDeque;
 use rxsteer_core::steer::{Class, Reason};
 use rxsteer_core::{CpuId, QueueId};
 
+use crate::backlog::Enqueued;
+use crate::flow_limit::FlowLimit;
 use crate::gro::Train;
-use crate::machine::{Enqueued, Machine};
+use crate::machine::Machine;
 use crate::settings::{Mode, Settings};
 use crate::softirq::{Napi, Softirq};
-use crate::stages::{At, Choice, Drop, Stages};
+use crate::stages::{At, Choice, Cpus as _, Drop, Stages};
 
 /// The receive path of one CPU.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ pub struct Cpu<P> {
     ready: VecDeque<Train<P>>,
     /// CPUs that are still to be signalled, the last one first.
     owed: Vec<CpuId>,
+    flow_limit: Option<FlowLimit>,
     leaving: bool,
     counts: CpuCounts,
 }
@@ -142,6 +145,7 @@ impl<P> Cpu<P> {
             hand: Hand::Empty,
             ready: VecDeque::new(),
             owed: Vec::new(),
+            flow_limit: flow_limit(settings.flow_limit_buckets),
             leaving: false,
             counts: CpuCounts::default(),
         }
@@ -196,6 +200,12 @@ impl<P> Cpu<P> {
     /// Returns whether an instance is scheduled.
     pub fn is_scheduled(&self, napi: Napi) -> bool {
         self.instances[usize::from(napi.0)].scheduled
+    }
+
+    /// Returns whether each instance has a thread of its own.
+    #[inline]
+    pub fn is_threaded(&self) -> bool {
+        self.settings.mode == Mode::Threaded
     }
 
     /// Returns the poll list.
@@ -378,8 +388,15 @@ impl<P> Cpu<P> {
         S: Stages<Packet = P>,
     {
         let to = choice.decision.cpu;
+        if let Some(limit) = &mut self.flow_limit {
+            let waiting = machine.cpus().depth(to);
+            let max_backlog = self.settings.limits.max_backlog;
+            if !limit.allows(stages.hash(&packet), waiting, max_backlog) {
+                return stages.dropped(packet, Drop::FlowLimit(to), at.now_ns);
+            }
+        }
         let flow = stages.flow(&packet);
-        let Enqueued { tail, signal } = match machine.enqueue(self.id, to, packet) {
+        let Enqueued { tail, signal } = match machine.enqueue(at, to, packet) {
             Ok(enqueued) => enqueued,
             Err((packet, cause)) => return stages.dropped(packet, cause, at.now_ns),
         };
@@ -398,13 +415,27 @@ impl<P> Cpu<P> {
         }
     }
 
-    /// The CPU goes offline or comes back: while it leaves, a poll under way takes no more packets.
+    /// The CPU goes offline or comes back. While it leaves, a poll under way takes no more packets
+    /// and nothing else is scheduled.
     pub fn set_leaving(&mut self, leaving: bool) {
         self.leaving = leaving;
+        if leaving && self.poll.is_none_or(|poll| poll.napi != Self::BACKLOG) {
+            self.instances[0].scheduled = false;
+            self.softirq.remove(Self::BACKLOG);
+        }
     }
 
     /// Gives up the signals that are owed, so that another CPU sends them.
     pub fn take_owed(&mut self) -> Vec<CpuId> {
         std::mem::take(&mut self.owed)
     }
+}
+
+/// The nearest number of buckets that there can be; none for 0.
+fn flow_limit(buckets: u32) -> Option<FlowLimit> {
+    if buckets == 0 {
+        return None;
+    }
+    let buckets = buckets.min(FlowLimit::MOST_BUCKETS).next_power_of_two();
+    Some(FlowLimit::new(buckets).expect("a power of two, and not too large"))
 }

@@ -38,6 +38,6 @@ pub mod virtual_time;
 
 pub use costs::Costs;
 pub use gro::{Segment, Train};
-pub use machine::{Enqueued, Machine};
+pub use machine::Machine;
 pub use settings::{Limits, Mode, Settings, UnknownMode};
 pub use stages::{At, Choice, Cpus, Drop, Read, ReaderId, Reading, Stages};

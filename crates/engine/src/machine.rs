@@ -2,7 +2,8 @@
 
 use rxsteer_core::{CpuId, QueueId};
 
-use crate::stages::{Cpus, Drop, Reading};
+use crate::backlog::Enqueued;
+use crate::stages::{At, Cpus, Drop, Reading};
 
 /// The surroundings of a CPU. Each executor has its own.
 pub trait Machine<P> {
@@ -18,12 +19,12 @@ pub trait Machine<P> {
     /// Lets the queue interrupt again; `false`: packets came meanwhile, it is to be polled again.
     fn rearm(&mut self, queue: QueueId) -> bool;
 
-    /// Puts a packet on the backlog of `to`.
+    /// Puts a packet that was chosen for at `at` on the backlog of `to`.
     ///
     /// # Errors
     /// The packet comes back if the backlog is full ([`Drop::Backlog`]) or the CPU is gone
     /// ([`Drop::Offline`]).
-    fn enqueue(&mut self, from: CpuId, to: CpuId, packet: P) -> Result<Enqueued, (P, Drop)>;
+    fn enqueue(&mut self, at: At, to: CpuId, packet: P) -> Result<Enqueued, (P, Drop)>;
 
     /// Takes the next packet off the CPU's own backlog, and who put it there.
     fn take_backlog(&mut self, cpu: CpuId) -> Option<(P, CpuId)>;
@@ -44,13 +45,4 @@ pub trait Machine<P> {
     fn spend(&mut self, cost_ns: u64) {
         let _ = cost_ns;
     }
-}
-
-/// A packet is on a backlog.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Enqueued {
-    /// The tail of the backlog after it; wraps at 2^32.
-    pub tail: u32,
-    /// This packet is the one for which the CPU is to be signalled.
-    pub signal: bool,
 }

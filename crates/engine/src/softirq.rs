@@ -106,6 +106,15 @@ impl Softirq {
         self.again.retain(|n| *n != napi);
     }
 
+    /// Forgets all instances and ends the pass under way: the CPU goes offline.
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.pass.clear();
+        self.again.clear();
+        self.in_pass = false;
+        self.budget = 0;
+    }
+
     /// Returns whether a run would find work.
     #[inline]
     pub fn is_pending(&self) -> bool {
