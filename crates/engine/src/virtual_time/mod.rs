@@ -75,6 +75,8 @@ struct VirtualCpu<P> {
     interrupts: VecDeque<Interrupt>,
     context: Context,
     piece: Option<Piece>,
+    /// End of what it did last.
+    free_ns: u64,
     /// A run had to stop, and no task had its turn since.
     yielded: bool,
     /// Its piece is over and what follows is being found out.
@@ -301,6 +303,7 @@ impl<P> VirtualTime<P> {
     /// Begins what is next on a CPU that is idle.
     fn start<S: Stages<Packet = P>>(&mut self, cpu: CpuId, at_ns: u64, stages: &mut S) {
         let at = &self.cpus[cpu.index()];
+        let at_ns = at_ns.max(at.free_ns);
         if at.piece.is_none()
             && !at.stepping
             && let Some(end) = self.select(cpu, at_ns, stages)
@@ -319,7 +322,7 @@ impl<P> VirtualTime<P> {
     where
         S: Stages<Packet = P>,
     {
-        self.last_ns = now_ns;
+        self.last_ns = self.last_ns.max(now_ns);
         let at = &mut self.cpus[cpu.index()];
         let piece = at.piece.take().expect("an event is of a piece under way");
         at.stepping = true;
@@ -350,7 +353,8 @@ impl<P> VirtualTime<P> {
         self.last_ns = self.last_ns.max(free_ns);
         self.pass_on(now_ns, stages);
         let end = self.select(cpu, free_ns, stages);
-        self.cpus[cpu.index()].stepping = false;
+        let at = &mut self.cpus[cpu.index()];
+        (at.stepping, at.free_ns) = (false, free_ns);
         end
     }
 
@@ -452,6 +456,7 @@ impl<P> VirtualCpu<P> {
             interrupts: VecDeque::new(),
             context: Context::None,
             piece: None,
+            free_ns: 0,
             yielded: false,
             stepping: false,
         }

@@ -66,6 +66,12 @@ impl RunQueue {
         self.queue.push(Reverse((vruntime, self.entered, task)));
     }
 
+    /// Returns whether this is the task that runs.
+    #[inline]
+    pub(super) fn is_current(&self, task: Task) -> bool {
+        self.current == Some(task)
+    }
+
     /// Returns whether another task should run now.
     #[inline]
     pub(super) const fn is_reschedule_due(&self) -> bool {

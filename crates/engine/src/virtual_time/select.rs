@@ -79,16 +79,17 @@ impl<P> VirtualTime<P> {
     /// A reader's turn is over: it goes on, or sleeps until the next delivery.
     #[inline]
     pub(super) fn turn_over(&mut self, cpu: CpuId, id: u32, more: bool) {
-        let online = self.world.is_online(cpu);
         let reader = &mut self.world.readers[id as usize];
         reader.runnable = more || reader.news;
-        if online {
-            if !reader.runnable {
-                reader.vruntime = self.cpus[cpu.index()].sched.sleep();
+        let runnable = reader.runnable;
+        let sched = &mut self.cpus[cpu.index()].sched;
+        if sched.is_current(Task::Reader(id)) {
+            if !runnable {
+                reader.vruntime = sched.sleep();
             }
             return;
         }
-        let runnable = reader.runnable;
+        // Its CPU went offline during its turn, and may be back.
         let heir = self.world.view.nearest_online(cpu);
         self.world.move_reader(ReaderId(id), heir);
         if runnable {
