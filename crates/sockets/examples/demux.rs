@@ -2,10 +2,15 @@
 //!
 //! ```text
 //! cargo run -p rxsteer-sockets --example demux                     # a small capture made here
-//! cargo run -p rxsteer-sockets --example demux -- FILE [SOCKET...]  # classic pcap, Ethernet
+//! cargo run -p rxsteer-sockets --example demux -- [FLAG...] FILE [SOCKET...]  # classic pcap, Ethernet
+//!
+//! --explain                why, for each packet, with the score of every socket of its port
+//! --kernel RELEASE         by the rules of that Linux, faults included [default: ours, without them]
+//! --kernel-before RELEASE  by those of the last Linux before it: 5.2.17 ended delivery by group
 //! ```
 //! A SOCKET is `LOCAL:PORT`, `LOCAL:PORT>REMOTE:PORT` for a connected one, or either with `*N` for a
-//! reuseport group of N: `0.0.0.0:53`, `[::]:4433*4`, `192.0.2.1:53>198.51.100.1:7000`.
+//! reuseport group of N: `0.0.0.0:53`, `[::]:4433*4`, `192.0.2.1:53>198.51.100.1:7000`. They have
+//! `SO_REUSEPORT`, or with `+addr` at the end `SO_REUSEADDR` in its place.
 #![expect(clippy::print_stdout, reason = "an example that prints")]
 
 use std::collections::BTreeMap;
@@ -15,14 +20,28 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rxsteer_core::dissect::{AddrKind, Dissected, Options, Start, dissect};
 use rxsteer_core::{CpuId, FlowKey};
 use rxsteer_sockets::{
-    Cast, Config, DeviceId, Family, Namespace, Owner, Packet, SocketId, SocketOption,
+    Cast, Config, DeviceId, Family, KernelRelease, Namespace, Owner, Packet, Profile, SocketId,
+    SocketOption,
 };
 
 /// Longest packet that is read from a capture, in bytes.
 const MOST_BYTES: usize = 256 << 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1);
+    let (mut explain, mut profile) = (false, Profile::Rxsteer);
+    let mut args = std::env::args().skip(1).peekable();
+    while let Some(flag) = args.next_if(|arg| arg.starts_with("--")) {
+        let mut release = || -> Result<KernelRelease, Box<dyn Error>> {
+            let text = args.next().ok_or(format!("{flag}: which release?"))?;
+            Ok(text.parse().map_err(|error| format!("{flag} {text}: {error}"))?)
+        };
+        match flag.as_str() {
+            "--explain" => explain = true,
+            "--kernel" => profile = Profile::LinuxOf(release()?),
+            "--kernel-before" => profile = Profile::LinuxOf(release()?.before()),
+            _ => return Err(format!("no such flag: {flag}").into()),
+        }
+    }
     let (frames, sockets) = match args.next() {
         Some(file) => (read_pcap(&std::fs::read(&file)?)?, args.collect()),
         None => (sample(), Vec::new()),
@@ -33,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         sockets
     };
 
-    let namespace = Namespace::new(&Config { key: (1, 2), ..Config::default() });
+    let namespace = Namespace::new(&Config { profile, key: (1, 2), ..Config::default() });
     let mut names = BTreeMap::new();
     for text in &sockets {
         for (id, name) in open(&namespace, text).map_err(|error| format!("{text}: {error}"))? {
@@ -49,6 +68,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             *counts.entry("not UDP".into()).or_default() += 1;
             continue;
         };
+        // Before the delivery, which may change whose CPU is noted.
+        let explained = explain.then(|| namespace.explain(&packet));
         let mut receivers = Vec::new();
         namespace.deliver(&packet, |found| {
             receivers.push(format!("{} ({:?})", names[&found.socket], found.stage));
@@ -62,7 +83,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             SocketAddr::new(packet.src, packet.src_port),
             SocketAddr::new(packet.dst, packet.dst_port),
         );
-        println!("{number:5}  {src} > {dst}  {}", receivers.join(", "));
+        if let Some(explained) = explained {
+            println!("{number:5}  {}", explained.text(|socket| names[&socket].clone()));
+        } else {
+            println!("{number:5}  {src} > {dst}  {}", receivers.join(", "));
+        }
     }
     for (name, count) in counts {
         println!("{count:8}  {name}");
@@ -72,6 +97,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Opens what a text describes; returns the sockets and their names.
 fn open(namespace: &Namespace, text: &str) -> Result<Vec<(SocketId, String)>, Box<dyn Error>> {
+    let (text, share) = match text.strip_suffix("+addr") {
+        Some(text) => (text, SocketOption::ReuseAddr(true)),
+        None => (text, SocketOption::ReusePort(true)),
+    };
     let (ends, count) = match text.split_once('*') {
         Some((ends, count)) => (ends, count.parse::<u32>()?),
         None => (text, 1),
@@ -85,7 +114,7 @@ fn open(namespace: &Namespace, text: &str) -> Result<Vec<(SocketId, String)>, Bo
     let mut sockets = Vec::new();
     for member in 0..count {
         let id = namespace.open(family, Owner(0))?;
-        namespace.set(id, SocketOption::ReusePort(true))?;
+        namespace.set(id, share.clone())?;
         namespace.bind(id, local.ip(), local.port())?;
         if let Some(remote) = remote {
             namespace.connect(id, remote.ip(), remote.port(), local.ip())?;

@@ -8,6 +8,7 @@ mod counters;
 pub mod datagram;
 mod error;
 mod events;
+mod explain;
 mod found;
 mod group;
 #[cfg(any(test, feature = "model"))]
@@ -24,6 +25,7 @@ pub use config::Config;
 pub use counters::{Event, IpVersion, UdpCounters, UdpSnapshot};
 pub use error::SocketError;
 pub use events::FlowEvents;
+pub use explain::{Explanation, Judged, Mismatch, PickedBy, Place, Score, Why};
 pub use found::{Found, Stage};
 pub use group::{Choice, ConnectionIdRule, Selector, UserSelector};
 pub use namespace::Namespace;

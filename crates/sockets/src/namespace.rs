@@ -6,7 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rxsteer_core::CpuId;
 
 use crate::table::{Published, Writer};
-use crate::{Config, Family, Found, Owner, Packet, Selector, SocketError, SocketId, SocketOption};
+use crate::{
+    Config, Explanation, Family, Found, Owner, Packet, Selector, SocketError, SocketId,
+    SocketOption,
+};
 
 /// The UDP sockets of a network namespace.
 ///
@@ -146,6 +149,43 @@ impl Namespace {
     /// Calls `each` as [`deliver`](Self::deliver) does, but nobody takes on the packet's CPU.
     pub fn find(&self, packet: &Packet<'_>, each: impl FnMut(Found)) -> usize {
         self.published.deliver(packet, false, each)
+    }
+
+    /// Says why a packet goes where it goes: who gets it, what decided, and what every socket of its
+    /// port scores or why it does not fit. For people: takes the lock, and goes through the port.
+    ///
+    /// A group's user selector is asked as in a look-up, so one that counts its calls moves on.
+    ///
+    /// # Examples
+    /// ```
+    /// use rxsteer_core::CpuId;
+    /// use rxsteer_sockets::{Cast, Config, DeviceId, Family, Namespace, Owner, Packet, Why};
+    ///
+    /// let namespace = Namespace::new(&Config::default());
+    /// let socket = namespace.open(Family::V4, Owner(0))?;
+    /// namespace.bind(socket, [192, 0, 2, 1].into(), 53)?;
+    /// let packet = Packet {
+    ///     src: [198, 51, 100, 1].into(),
+    ///     src_port: 7000,
+    ///     dst: [192, 0, 2, 1].into(),
+    ///     dst_port: 53,
+    ///     device: DeviceId(1),
+    ///     cpu: CpuId(0),
+    ///     cast: Cast::Unicast,
+    ///     from_this_host: false,
+    ///     payload: &[],
+    /// };
+    /// let explained = namespace.explain(&packet);
+    /// assert_eq!(explained.why, Why::Score { ties: vec![] });
+    /// assert_eq!(
+    ///     explained.to_string(),
+    ///     "198.51.100.1:7000 > 192.0.2.1:53: 0.0, of the highest score\n    \
+    ///      0.0  192.0.2.1:53  score 2 = family 2"
+    /// );
+    /// # Ok::<(), rxsteer_sockets::SocketError>(())
+    /// ```
+    pub fn explain(&self, packet: &Packet<'_>) -> Explanation {
+        self.writer().explain(&self.published, packet)
     }
 
     /// Notes that a connected socket received on this CPU: it prefers it from now on, as after

@@ -12,6 +12,7 @@
 
 mod bind;
 mod entry;
+mod explain;
 mod flood;
 #[cfg(feature = "hash4")]
 mod four;

@@ -14,8 +14,8 @@ use rxsteer_core::CpuId;
 
 use crate::model::Model;
 use crate::{
-    Cast, Config, DeviceId, Family, Faults, Found, KernelRelease, Namespace, Owner, Packet,
-    Profile, SocketError, SocketId, SocketOption, SourceFilter, Stage,
+    Cast, Config, DeviceId, Explanation, Family, Faults, Found, Judged, KernelRelease, Namespace,
+    Owner, Packet, Profile, Score, SocketError, SocketId, SocketOption, SourceFilter, Stage, Why,
 };
 
 const LOCAL4: [&str; 5] = ["0.0.0.0", "192.0.2.1", "192.0.2.2", "239.1.1.1", "127.0.0.6"];
@@ -230,6 +230,9 @@ impl Pair {
         if packet.cast == Cast::Unicast {
             assert_eq!(once.as_slice(), ours);
         }
+        let explained = self.tables.explain(packet);
+        assert_eq!(explained.found.len(), count);
+        consistent(&explained, packet);
         let mut theirs = Vec::new();
         self.model.deliver(packet, |found| theirs.push(found));
         self.seen.extend(ours.iter().map(|found| found.stage));
@@ -243,6 +246,44 @@ impl Pair {
         ours.sort_unstable();
         theirs.sort_unstable();
         assert_eq!(ours, theirs, "{packet:?}");
+    }
+}
+
+/// What an explanation says must bear out what the look-up did.
+fn consistent(explained: &Explanation, packet: &Packet<'_>) {
+    let of = |socket: SocketId| {
+        explained.sockets.iter().find(|judged| judged.socket == socket).expect("on the port")
+    };
+    let sum = |judged: &Judged| judged.score.ok().map(Score::total);
+    if packet.cast != Cast::Unicast {
+        return;
+    }
+    match (explained.found.first(), &explained.why) {
+        (None, why) => assert_eq!(*why, Why::Nobody),
+        (Some(found), Why::FourTuple { .. }) => {
+            let judged = of(found.socket);
+            let exactly = packet.src.is_ipv4() || judged.remote.is_some();
+            assert!(judged.filed && exactly && judged.score.is_ok(), "{explained}");
+        }
+        (Some(found), Why::Score { ties }) => {
+            // Nobody else of its list that is not left out by a group scores higher.
+            let (own, place) = (sum(of(found.socket)), of(found.socket).place);
+            assert!(own.is_some(), "{explained}");
+            assert!(ties.iter().all(|tie| sum(of(*tie)) == own), "{explained}");
+            let mut others = explained
+                .sockets
+                .iter()
+                .filter(|judged| judged.place == place && judged.group.is_none() && !judged.filed);
+            assert!(others.all(|other| sum(other) <= own), "{explained}");
+        }
+        (Some(found), Why::Group { members, .. }) => {
+            let group = of(found.socket).group;
+            assert!(group.is_some(), "{explained}");
+            let in_group = explained.sockets.iter().filter(|judged| judged.group == group);
+            assert_eq!(in_group.count(), *members, "{explained}");
+        }
+        (Some(found), Why::EarlyDemux) => assert!(of(found.socket).score.is_ok(), "{explained}"),
+        (Some(_), why) => panic!("{why:?} of a packet that was received: {explained}"),
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rxsteer_core::CpuId;
 
 use crate::{
-    Cast, Choice, Config, ConnectionIdRule, DeviceId, Family, Namespace, Owner, Packet, Profile,
-    Selector, SocketId, SocketOption,
+    Cast, Choice, Config, ConnectionIdRule, DeviceId, Family, KernelRelease, Mismatch, Namespace,
+    Owner, Packet, PickedBy, Profile, Score, Selector, SocketId, SocketOption, Why,
 };
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -92,6 +92,87 @@ fn kcp_333_a_connected_socket_beats_the_group_in_any_order_of_creation() {
             }
         }
     }
+}
+
+/// The listeners and clients of the report: two of a group on the wildcard, two connected.
+fn kcp_333(profile: Profile, option: &SocketOption) -> (Namespace, [SocketId; 4]) {
+    let ns = Namespace::new(&Config { profile, key: (7, 8), ..Config::default() });
+    let made = [ANY, ANY, SERVER, SERVER].map(|local| socket(&ns, local, 7000, option.clone()));
+    for (port, client) in (40_000..).zip(&made[2..]) {
+        ns.connect(*client, CLIENT, port, SERVER).unwrap();
+    }
+    (ns, made)
+}
+
+/// skywind3000/kcp#333, and wlanslovenija/tunneldigger#115, which names the release that ended it.
+#[test]
+fn kcp_333_kernels_before_5_2_17_deliver_by_group_and_the_explanation_says_so() {
+    let share = SocketOption::ReusePort(true);
+    let fixed = KernelRelease(5, 2, 17);
+    // Over many clients, since the hash may hit the right one.
+    let astray = |profile| {
+        let (ns, made) = kcp_333(profile, &share);
+        let mut astray = 0;
+        for port in 41_000..41_100 {
+            ns.connect(made[2], CLIENT, port, SERVER).unwrap();
+            let packet = packet(CLIENT, port, 7000, &[]);
+            let explained = ns.explain(&packet);
+            assert_eq!(explained.found.first().map(|found| found.socket), receiver(&ns, &packet));
+            if receiver(&ns, &packet) == Some(made[2]) {
+                continue;
+            }
+            astray += 1;
+            let passed_over = vec![made[2]];
+            let why = Why::Group { members: 2, by: PickedBy::Hash, passed_over };
+            assert_eq!((receiver(&ns, &packet), explained.why.clone()), (Some(made[3]), why));
+            assert!(explained.to_string().contains("kernels before 5.2.17 deliver by group"));
+        }
+        astray
+    };
+    // A fair coin of 100: 30 to 70 is 4 standard deviations.
+    assert!((30..70).contains(&astray(Profile::LinuxOf(fixed.before()))));
+    for profile in [
+        Profile::LinuxOf(fixed),
+        Profile::LinuxOf(KernelRelease(6, 1, 0)),
+        Profile::Linux,
+        Profile::Rxsteer,
+    ] {
+        assert_eq!(astray(profile), 0, "{profile:?}");
+    }
+}
+
+/// skywind3000/kcp#333: the explanation lists what every socket scores, and a choice among equals that
+/// nothing defines is said to be one.
+#[test]
+fn kcp_333_an_explanation_has_the_score_of_every_socket() {
+    let (ns, made) = kcp_333(Profile::Rxsteer, &SocketOption::ReusePort(true));
+    let explained = ns.explain(&packet(CLIENT, 40_000, 7000, &[]));
+    let score = |socket: SocketId| {
+        let judged = explained.sockets.iter().find(|judged| judged.socket == socket).unwrap();
+        judged.score.map(Score::total)
+    };
+    // IPv4 2, remote address and port 4 each.
+    assert_eq!(made.map(score), [Ok(2), Ok(2), Ok(10), Err(Mismatch::RemotePort)]);
+    let expected = match crate::HASH4 {
+        true => Why::FourTuple { twins: vec![] },
+        false => Why::Score { ties: vec![] },
+    };
+    assert_eq!((explained.found[0].socket, explained.why), (made[2], expected));
+
+    // A stranger: the group picks a listener.
+    let explained = ns.explain(&packet(CLIENT, 40_002, 7000, &[]));
+    let by_hash = Why::Group { members: 2, by: PickedBy::Hash, passed_over: vec![] };
+    assert!(made[..2].contains(&explained.found[0].socket));
+    assert_eq!(explained.why, by_hash);
+
+    // With address reuse only, the one bound last, which nothing promises.
+    let (ns, made) = kcp_333(Profile::Rxsteer, &SocketOption::ReuseAddr(true));
+    let explained = ns.explain(&packet(CLIENT, 40_002, 7000, &[]));
+    assert_eq!(
+        (explained.found[0].socket, &explained.why),
+        (made[1], &Why::Score { ties: vec![made[0]] },)
+    );
+    assert!(explained.to_string().contains("the kernel picks one; not defined"), "{explained}");
 }
 
 /// "udp: Add 4-tuple hash for connected sockets", netdev, 2024-11-14: many connected sockets on one

@@ -123,7 +123,7 @@ impl Published {
     }
 
     /// Returns whether a socket takes the multicast group of a packet; broadcast is not asked for.
-    fn takes(&self, socket: SocketId, flags: u16, packet: &Packet<'_>) -> bool {
+    pub(super) fn takes(&self, socket: SocketId, flags: u16, packet: &Packet<'_>) -> bool {
         if packet.cast == Cast::Broadcast {
             return true;
         }
