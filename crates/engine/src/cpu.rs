@@ -19,7 +19,7 @@ use rxsteer_core::{CpuId, QueueId};
 
 use crate::backlog::Enqueued;
 use crate::flow_limit::FlowLimit;
-use crate::gro::Train;
+use crate::gro::{Gro, Segment, Train};
 use crate::machine::Machine;
 use crate::settings::{Mode, Settings};
 use crate::softirq::{Napi, Softirq};
@@ -31,7 +31,7 @@ pub struct Cpu<P> {
     id: CpuId,
     settings: Settings,
     softirq: Softirq,
-    instances: Vec<Instance>,
+    instances: Vec<Instance<P>>,
     poll: Option<Poll>,
     hand: Hand<P>,
     /// Merged and to be delivered.
@@ -59,9 +59,11 @@ pub struct CpuCounts {
 }
 
 #[derive(Debug)]
-struct Instance {
+struct Instance<P> {
     source: Source,
     scheduled: bool,
+    /// What it holds for merging; nothing between polls, unless there is a flush timeout.
+    gro: Gro<P>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -83,6 +85,7 @@ struct Poll {
 enum Hand<P> {
     Empty,
     Taken(P, QueueId),
+    Merging { packet: P, segment: Segment, from: Option<CpuId> },
     Train { train: Train<P>, from: Option<CpuId> },
     Signals,
 }
@@ -92,6 +95,11 @@ enum Hand<P> {
 pub enum Work {
     /// Takes a packet off a ring and chooses its CPU.
     Take,
+    /// Compares a packet with those that are held, and merges it or holds it.
+    Merge {
+        /// The other CPU that put it on the backlog here.
+        from: Option<CpuId>,
+    },
     /// Does the protocol work of a train.
     Deliver {
         /// Class of its packets.
@@ -140,7 +148,7 @@ impl<P> Cpu<P> {
             id,
             settings: *settings,
             softirq: Softirq::new(settings.limits),
-            instances: vec![Instance { source: Source::Backlog, scheduled: false }],
+            instances: vec![Instance::new(Source::Backlog)],
             poll: None,
             hand: Hand::Empty,
             ready: VecDeque::new(),
@@ -156,8 +164,8 @@ impl<P> Cpu<P> {
     /// # Panics
     /// At 65,535 instances.
     pub fn add_queue(&mut self, queue: QueueId) -> Napi {
-        let new = Instance { source: Source::Queue(queue), scheduled: false };
-        let free = |i: &Instance| i.source == Source::None && !i.scheduled;
+        let new = Instance::new(Source::Queue(queue));
+        let free = |i: &Instance<P>| i.source == Source::None && !i.scheduled;
         let place = match self.instances.iter().position(free) {
             Some(place) => {
                 self.instances[place] = new;
@@ -171,10 +179,12 @@ impl<P> Cpu<P> {
         Napi(u16::try_from(place).expect("queues are numbered in 16 bits"))
     }
 
-    /// Takes a queue away; what was taken from it already stays here.
+    /// Takes a queue away; what was taken from it already stays here and is to be delivered by
+    /// steps that follow, what is held for merging included.
     pub fn remove_queue(&mut self, napi: Napi) {
         let instance = &mut self.instances[usize::from(napi.0)];
         instance.source = Source::None;
+        instance.gro.flush(|train| self.ready.push_back(train));
         if self.poll.is_none_or(|poll| poll.napi != napi) {
             instance.scheduled = false;
             self.softirq.remove(napi);
@@ -256,7 +266,7 @@ impl<P> Cpu<P> {
 
     /// Picks up the next piece of work and says what it is.
     #[inline]
-    pub fn begin<M, S>(&mut self, machine: &mut M, stages: &S) -> Begun
+    pub fn begin<M, S>(&mut self, now_ns: u64, machine: &mut M, stages: &S) -> Begun
     where
         M: Machine<P>,
         S: Stages<Packet = P>,
@@ -265,6 +275,9 @@ impl<P> Cpu<P> {
             match &self.hand {
                 Hand::Empty => {}
                 Hand::Taken(..) => return Begun::Step(Work::Take),
+                Hand::Merging { from, .. } => {
+                    return Begun::Step(Work::Merge { from: *from });
+                }
                 Hand::Train { train, from } => {
                     return Begun::Step(Work::Deliver {
                         class: stages.class(train.first()),
@@ -295,16 +308,55 @@ impl<P> Cpu<P> {
                         if let Some((packet, from)) = machine.take_backlog(self.id) {
                             poll.packets += 1;
                             let from = (from != self.id).then_some(from);
-                            self.hand = Hand::Train { train: Train::one(packet), from };
+                            self.hand = self.unmerged(packet, from, stages);
                             continue;
                         }
                     }
                     Source::None => {}
                 }
             }
-            poll.flushed = true;
+            if self.settings.gro && !std::mem::replace(&mut poll.flushed, true) {
+                self.flush(now_ns, machine);
+                continue;
+            }
             return Begun::Over(self.end_poll(machine));
         }
+    }
+
+    /// Makes ready what is held for merging when a poll takes no more: all of it, unless a queue
+    /// that is through waits for more until a timeout.
+    fn flush<M: Machine<P>>(&mut self, now_ns: u64, machine: &mut M) {
+        let Some(Poll { napi, packets, .. }) = self.poll else { return };
+        let Instance { source, gro, .. } = &mut self.instances[usize::from(napi.0)];
+        if gro.is_empty() {
+            return;
+        }
+        let out = |train| self.ready.push_back(train);
+        let timeout_ns = self.settings.gro_flush_ns;
+        let through = packets < self.settings.limits.weight && !self.leaving;
+        if timeout_ns == 0 || !through || !matches!(source, Source::Queue(_)) {
+            return gro.flush(out);
+        }
+        gro.flush_older((now_ns + 1).saturating_sub(timeout_ns), out);
+        if let Some(oldest_ns) = gro.oldest_ns() {
+            machine.poll_at(self.id, napi, oldest_ns + timeout_ns);
+        }
+    }
+
+    /// Returns the next step of a packet that is to be processed here.
+    #[inline]
+    fn unmerged<S: Stages<Packet = P>>(
+        &self,
+        packet: P,
+        from: Option<CpuId>,
+        stages: &S,
+    ) -> Hand<P> {
+        if self.settings.gro
+            && let Some(segment) = stages.segment(&packet)
+        {
+            return Hand::Merging { packet, segment, from };
+        }
+        Hand::Train { train: Train::one(packet), from }
     }
 
     fn end_poll<M: Machine<P>>(&mut self, machine: &mut M) -> Polled {
@@ -335,6 +387,12 @@ impl<P> Cpu<P> {
             Hand::Taken(packet, queue) => {
                 let at = At { on: self.id, queue, now_ns, again: false };
                 self.place(packet, at, machine, stages);
+            }
+            Hand::Merging { packet, segment, .. } => {
+                // A packet is in hand only during a poll.
+                let napi = self.poll.map_or(Self::BACKLOG, |poll| poll.napi);
+                let gro = &mut self.instances[usize::from(napi.0)].gro;
+                gro.push(packet, Some(segment), now_ns, |train| self.ready.push_back(train));
             }
             Hand::Train { train, .. } => {
                 self.counts.trains += 1;
@@ -376,7 +434,7 @@ impl<P> Cpu<P> {
             return stages.dropped(packet, Drop::Shed, at.now_ns);
         }
         if choice.is_inline() && !at.again {
-            self.hand = Hand::Train { train: Train::one(packet), from: None };
+            self.hand = self.unmerged(packet, None, stages);
             return;
         }
         self.enqueue(packet, at, choice, machine, stages);
@@ -425,9 +483,20 @@ impl<P> Cpu<P> {
         }
     }
 
+    /// Returns whether something is to be delivered that no poll will come back for.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Gives up the signals that are owed, so that another CPU sends them.
     pub fn take_owed(&mut self) -> Vec<CpuId> {
         std::mem::take(&mut self.owed)
+    }
+}
+
+impl<P> Instance<P> {
+    fn new(source: Source) -> Self {
+        Self { source, scheduled: false, gro: Gro::new() }
     }
 }
 

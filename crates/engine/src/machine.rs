@@ -3,6 +3,7 @@
 use rxsteer_core::{CpuId, QueueId};
 
 use crate::backlog::Enqueued;
+use crate::softirq::Napi;
 use crate::stages::{At, Cpus, Drop, Reading};
 
 /// The surroundings of a CPU. Each executor has its own.
@@ -37,6 +38,10 @@ pub trait Machine<P> {
 
     /// Signals CPU `to` that its backlog is to be polled; `from` may be the same.
     fn signal(&mut self, from: CpuId, to: CpuId);
+
+    /// Schedules an instance of a CPU at a time, unless it is polled before: it holds packets for
+    /// merging. Called only with a flush timeout.
+    fn poll_at(&mut self, cpu: CpuId, napi: Napi, at_ns: u64);
 
     /// Wakes a reader, if it sleeps.
     fn wake(&mut self, on: CpuId, reading: Reading, now_ns: u64);

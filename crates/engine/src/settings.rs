@@ -93,11 +93,16 @@ pub struct Settings {
     pub mode: Mode,
     /// Bounds.
     pub limits: Limits,
+    /// The device puts an interrupt off for so long (`rx-usecs`), in ns; 0 for not at all.
+    pub interrupt_delay_ns: u64,
+    /// … but not beyond so many waiting packets (`rx-frames`).
+    pub interrupt_packets: u32,
     /// Messages that a reader takes per turn; at least 1.
     pub read_batch: u32,
     /// Merge packets of a flow, where [`Stages::segment`](crate::Stages::segment) allows it.
     pub gro: bool,
-    /// `gro_flush_timeout` in ns; 0: nothing is held beyond the end of a poll.
+    /// `gro_flush_timeout` in ns: so long a queue that is through holds packets for merging; 0:
+    /// nothing is held beyond the end of a poll. A backlog never holds longer.
     pub gro_flush_ns: u64,
     /// Buckets of the flow limit (`net.core.flow_limit_table_len`), a power of two; 0 for none.
     pub flow_limit_buckets: u32,
@@ -112,6 +117,8 @@ impl Default for Settings {
         Self {
             mode: Mode::Inline,
             limits: Limits::default(),
+            interrupt_delay_ns: 0,
+            interrupt_packets: 64,
             read_batch: 1,
             gro: true,
             gro_flush_ns: 0,

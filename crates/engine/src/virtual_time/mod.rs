@@ -59,11 +59,21 @@ pub struct VirtualTime<P> {
     settings: Settings,
     cpus: Vec<VirtualCpu<P>>,
     world: World<P>,
-    /// End of the piece under way of each busy CPU.
-    events: BinaryHeap<Reverse<(u64, u16)>>,
-    /// Pieces that were begun on idle CPUs and are not in the heap yet.
-    begun: Vec<(u64, CpuId)>,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// Events that are not in the heap yet: the heap is in use while they come up.
+    coming: Vec<(u64, Event)>,
     last_ns: u64,
+}
+
+/// What happens at a time. Of events at the same time the first kind goes first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Event {
+    /// The piece under way of a CPU is over.
+    Piece(CpuId),
+    /// A queue's interrupt was put off until now.
+    Interrupt(QueueId),
+    /// An instance is polled for what it holds.
+    Poll(CpuId, Napi),
 }
 
 #[derive(Debug)]
@@ -138,7 +148,7 @@ impl<P> VirtualTime<P> {
         let rings = topology.irq_cpus.iter().enumerate().map(|(number, cpu)| {
             assert!(topology.cpus.online.contains(*cpu), "queue {number}: CPU {cpu} is not online");
             let napi = cpus[cpu.index()].add_queue(QueueId(number as u16));
-            Ring { cpu: *cpu, napi, packets: VecDeque::new(), armed: true }
+            Ring::new(*cpu, napi)
         });
         let world = World {
             view,
@@ -148,6 +158,7 @@ impl<P> VirtualTime<P> {
             costs: *costs,
             extra_ns: 0,
             woken: Vec::new(),
+            timers: Vec::new(),
             signals: Vec::new(),
         };
         Self {
@@ -155,7 +166,7 @@ impl<P> VirtualTime<P> {
             cpus,
             world,
             events: BinaryHeap::new(),
-            begun: Vec::new(),
+            coming: Vec::new(),
             last_ns: 0,
         }
     }
@@ -179,12 +190,28 @@ impl<P> VirtualTime<P> {
         }
         ring.packets.push_back(packet);
         state.waiting += 1;
-        if std::mem::take(&mut ring.armed) {
-            let napi = ring.napi;
-            self.cpus[cpu.index()].interrupts.push_back(Interrupt::Device(napi));
-            self.start(cpu, now_ns, stages);
-            self.enter_begun();
+        if !ring.armed {
+            return;
         }
+        let Settings { interrupt_delay_ns, interrupt_packets, .. } = self.settings;
+        if interrupt_delay_ns > 0 && (ring.packets.len() as u64) < u64::from(interrupt_packets) {
+            if ring.interrupt_ns == 0 {
+                ring.interrupt_ns = now_ns + interrupt_delay_ns;
+                self.coming.push((ring.interrupt_ns, Event::Interrupt(queue)));
+            }
+        } else {
+            self.interrupt(queue, now_ns, stages);
+        }
+        self.enter_coming();
+    }
+
+    /// Interrupts the CPU of a queue.
+    fn interrupt<S: Stages<Packet = P>>(&mut self, queue: QueueId, now_ns: u64, stages: &mut S) {
+        let ring = &mut self.world.rings[queue.index()];
+        (ring.armed, ring.interrupt_ns) = (false, 0);
+        let (cpu, napi) = (ring.cpu, ring.napi);
+        self.cpus[cpu.index()].interrupts.push_back(Interrupt::Device(napi));
+        self.start(cpu, now_ns, stages);
     }
 
     /// Does all that is over by `until_ns`.
@@ -193,24 +220,48 @@ impl<P> VirtualTime<P> {
         let mut events = std::mem::take(&mut self.events);
         loop {
             let Some(mut first) = events.peek_mut() else { break };
-            let Reverse((time, cpu)) = *first;
+            let Reverse((time, event)) = *first;
             if time > until_ns {
                 break;
             }
-            match self.step(time, CpuId(cpu), stages) {
+            let again = match event {
+                Event::Piece(cpu) => self.step(time, cpu, stages),
+                Event::Interrupt(_) | Event::Poll(..) => {
+                    self.timer(time, event, stages);
+                    None
+                }
+            };
+            match again {
                 Some(end) => {
-                    *first = Reverse((end, cpu));
+                    *first = Reverse((end, event));
                     drop(first);
                 }
                 None => {
                     PeekMut::pop(first);
                 }
             }
-            for (end, cpu) in self.begun.drain(..) {
-                events.push(Reverse((end, cpu.0)));
-            }
+            events.extend(self.coming.drain(..).map(Reverse));
         }
         self.events = events;
+    }
+
+    fn timer<S: Stages<Packet = P>>(&mut self, now_ns: u64, event: Event, stages: &mut S) {
+        match event {
+            Event::Piece(_) => {}
+            Event::Interrupt(queue) => {
+                let ring = &self.world.rings[queue.index()];
+                if ring.armed && ring.interrupt_ns == now_ns {
+                    self.interrupt(queue, now_ns, stages);
+                }
+            }
+            Event::Poll(cpu, napi) => {
+                let at = &mut self.cpus[cpu.index()];
+                if self.world.is_online(cpu) && !at.cpu.is_scheduled(napi) {
+                    at.interrupts.push_back(Interrupt::Device(napi));
+                    self.start(cpu, now_ns, stages);
+                }
+            }
+        }
     }
 
     /// Does all that is left and returns the time at which the last of it was done.
@@ -244,8 +295,8 @@ impl<P> VirtualTime<P> {
         }
         let heir = self.world.view.nearest_online(cpu);
         self.world.backlogs[cpu.index()].close();
-        self.leave(cpu, now_ns, stages);
         self.move_queues(cpu, heir);
+        self.leave(cpu, now_ns, stages);
         self.move_tasks(cpu, heir);
         let mut left = Vec::new();
         let backlog = &mut self.world.backlogs[cpu.index()];
@@ -264,7 +315,7 @@ impl<P> VirtualTime<P> {
         self.world.extra_ns = 0;
         self.pass_on(now_ns, stages);
         self.start(heir, now_ns, stages);
-        self.enter_begun();
+        self.enter_coming();
         Some(taken_over)
     }
 
@@ -308,12 +359,12 @@ impl<P> VirtualTime<P> {
             && !at.stepping
             && let Some(end) = self.select(cpu, at_ns, stages)
         {
-            self.begun.push((end, cpu));
+            self.coming.push((end, Event::Piece(cpu)));
         }
     }
 
-    fn enter_begun(&mut self) {
-        self.events.extend(self.begun.drain(..).map(|(end, cpu)| Reverse((end, cpu.0))));
+    fn enter_coming(&mut self) {
+        self.events.extend(self.coming.drain(..).map(Reverse));
     }
 
     /// Ends the piece under way of a CPU and begins the next; returns when that is over.
@@ -355,6 +406,7 @@ impl<P> VirtualTime<P> {
         let end = self.select(cpu, free_ns, stages);
         let at = &mut self.cpus[cpu.index()];
         (at.stepping, at.free_ns) = (false, free_ns);
+        self.coming.append(&mut self.world.timers);
         end
     }
 
@@ -392,12 +444,14 @@ impl<P> VirtualTime<P> {
         at.cpu.set_leaving(true);
         at.interrupts.clear();
         at.yielded = false;
-        while at.context != Context::None {
+        loop {
             at.cpu.finish(now_ns, &mut self.world, stages);
-            if !matches!(at.cpu.begin(&mut self.world, stages), Begun::Step(_)) {
-                at.context = Context::None;
+            let begun = at.cpu.begin(now_ns, &mut self.world, stages);
+            if !matches!(begun, Begun::Step(_)) && !at.cpu.has_ready() {
+                break;
             }
         }
+        at.context = Context::None;
         at.cpu.softirq_mut().clear();
         // The time of the piece under way is spent all the same.
         if let Some(Piece { kind: kind @ Kind::Work(_), .. }) = &mut at.piece {
@@ -417,7 +471,7 @@ impl<P> VirtualTime<P> {
             self.cpus[from.index()].cpu.remove_queue(ring.napi);
             let heir = &mut self.cpus[to.index()];
             (ring.cpu, ring.napi) = (to, heir.add_queue(QueueId(number as u16)));
-            ring.armed = ring.packets.is_empty();
+            (ring.armed, ring.interrupt_ns) = (ring.packets.is_empty(), 0);
             if !ring.armed {
                 heir.interrupts.push_back(Interrupt::Device(ring.napi));
             }

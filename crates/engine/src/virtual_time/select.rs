@@ -27,7 +27,7 @@ impl<P> VirtualTime<P> {
                 interrupts_ns += at.interrupted(interrupt, world);
             }
             if at.context != Context::None {
-                match at.cpu.begin(world, stages) {
+                match at.cpu.begin(now_ns, world, stages) {
                     Begun::Step(work) => break (Kind::Work(at.context), world.price_ns(cpu, work)),
                     Begun::Over(polled) => {
                         if let Context::Run { .. } = at.context {
@@ -196,6 +196,9 @@ impl<P> World<P> {
     fn price_ns(&self, cpu: CpuId, work: Work) -> u64 {
         match work {
             Work::Take => u64::from(self.costs.take),
+            Work::Merge { from } => {
+                from.map_or(0, |from| self.hop_ns(from, cpu)) + u64::from(self.costs.gro)
+            }
             Work::Deliver { class, from, .. } => {
                 let hop_ns = from.map_or(0, |from| self.hop_ns(from, cpu));
                 let protocol_ns = match class {

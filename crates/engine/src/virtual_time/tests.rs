@@ -13,6 +13,7 @@ use crate::stages::{Choice, Cpus, Read, ReaderId, Reading};
 use crate::{Limits, Train};
 
 mod load;
+mod merging;
 mod offline;
 mod signals;
 

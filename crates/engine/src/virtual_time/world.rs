@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use rxsteer_core::steer::Host as _;
 use rxsteer_core::{CpuId, QueueId};
 
+use super::Event;
 use super::view::View;
 use crate::backlog::{CpuQueue as _, Enqueued, LocalBacklog, Refused};
 use crate::costs::Costs;
@@ -24,6 +25,8 @@ pub(super) struct World<P> {
     pub(super) extra_ns: u64,
     /// Readers that the step woke, and when.
     pub(super) woken: Vec<(ReaderId, u64)>,
+    /// Timers that the step set.
+    pub(super) timers: Vec<(u64, Event)>,
     /// CPUs that the step signalled, by whom, and after how much of its extra time.
     pub(super) signals: Vec<(CpuId, CpuId, u64)>,
 }
@@ -41,8 +44,16 @@ pub(super) struct Ring<P> {
     pub(super) cpu: CpuId,
     pub(super) napi: Napi,
     pub(super) packets: VecDeque<P>,
-    /// The next packet interrupts.
+    /// The next packet interrupts, or asks for an interrupt.
     pub(super) armed: bool,
+    /// When a packet's interrupt was put off until; 0 if none was.
+    pub(super) interrupt_ns: u64,
+}
+
+impl<P> Ring<P> {
+    pub(super) const fn new(cpu: CpuId, napi: Napi) -> Self {
+        Self { cpu, napi, packets: VecDeque::new(), armed: true, interrupt_ns: 0 }
+    }
 }
 
 /// A reader, as the scheduler and the deliveries see it.
@@ -139,6 +150,10 @@ impl<P> Machine<P> for World<P> {
             self.view.states[from.index()].load.signals += 1;
         }
         self.signals.push((from, to, self.extra_ns));
+    }
+
+    fn poll_at(&mut self, cpu: CpuId, napi: Napi, at_ns: u64) {
+        self.timers.push((at_ns, Event::Poll(cpu, napi)));
     }
 
     #[inline]
