@@ -43,6 +43,9 @@ pub struct UdpConversation {
     pub mtu: usize,
     /// Kind of payload.
     pub payload: Payload,
+    /// Requests after which the client goes on from another port, as after a change of network or
+    /// of a translator on the way; 0: never. The connection id stays.
+    pub migrate_after: u32,
 }
 
 impl UdpConversation {
@@ -58,6 +61,7 @@ impl UdpConversation {
             gap_ns: 1000 * NS_PER_US,
             mtu: 1500,
             payload: Payload::Zeros,
+            migrate_after: 0,
         }
     }
 }
@@ -103,6 +107,11 @@ impl Exchange {
     fn refill(&mut self) {
         if self.sent >= self.spec.requests {
             return;
+        }
+        let migrate = self.spec.migrate_after;
+        if migrate > 0 && self.sent > 0 && self.sent.is_multiple_of(migrate) {
+            let client = &mut self.spec.flow.client;
+            client.set_port(1024 + (client.port().wrapping_sub(1024).wrapping_add(7919)) % 64_512);
         }
         self.sent += 1;
         let start = self.next_ns;
