@@ -26,4 +26,5 @@ mod sockets;
 pub use address::{AddrPattern, AddressError, Prefix};
 pub use duration::{DurationError, parse_duration_ns};
 pub use scenario::{Change, ConsumerRule, Event, Protocol, Scenario};
+pub(crate) use scenario::{ConsumerFile, EventFile};
 pub(crate) use sockets::{Found, Heard, Note, Opened, Sockets, Tuple};

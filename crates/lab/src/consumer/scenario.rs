@@ -108,9 +108,10 @@ struct File {
     event: Vec<EventFile>,
 }
 
+/// A consumer as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ConsumerFile {
+pub(crate) struct ConsumerFile {
     protocol: Option<Spanned<String>>,
     local: Option<Spanned<String>>,
     remote: Option<Spanned<String>>,
@@ -130,9 +131,10 @@ struct MigrateFile {
     cpus: Spanned<String>,
 }
 
+/// An event as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EventFile {
+pub(crate) struct EventFile {
     at: Spanned<String>,
     queue: Option<Spanned<u16>>,
     cpus: Option<Spanned<String>>,
@@ -176,8 +178,18 @@ impl Scenario {
     pub fn from_toml(name: &str, text: &str, host: &Host) -> Result<Self, ConfigError> {
         let source = Source::new(name, text);
         let file: File = source.parse()?;
+        Self::make(source, &file.consumer, &file.event, host)
+    }
+
+    /// Makes consumers and events of their plain forms, which may be a part of a larger file.
+    pub(crate) fn make(
+        source: Source<'_>,
+        consumers: &[ConsumerFile],
+        events: &[EventFile],
+        host: &Host,
+    ) -> Result<Self, ConfigError> {
         let mut scenario = Self::default();
-        for (index, given) in file.consumer.iter().enumerate() {
+        for (index, given) in consumers.iter().enumerate() {
             scenario.consumers.push(rule(source, given, host)?);
             for migrate in &given.migrate {
                 let cpus = cpus(source, &migrate.cpus, host)?;
@@ -187,7 +199,7 @@ impl Scenario {
                 });
             }
         }
-        for given in &file.event {
+        for given in events {
             scenario.events.push(event(source, given, host)?);
         }
         scenario.events.sort_by_key(|event| event.at_ns);

@@ -12,9 +12,10 @@ use super::{
 use crate::config::{ConfigError, Source};
 use crate::rss::{Rss, Spreading};
 
-#[derive(Debug, Deserialize)]
+/// A host as it is written.
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HostFile {
+pub(crate) struct HostFile {
     cpus: Option<Spanned<Cpus>>,
     online: Option<Spanned<String>>,
     isolated: Option<Spanned<String>>,
@@ -78,22 +79,26 @@ struct LimitsFile {
 
 pub(super) fn read(name: &str, text: &str) -> Result<Host, ConfigError> {
     let source = Source::new(name, text);
-    let file: HostFile = source.parse()?;
-    let cpus = states(source, &file)?;
+    make(source, &source.parse()?)
+}
+
+/// Makes a host of its plain form, which may be a part of a larger file.
+pub(crate) fn make(source: Source<'_>, file: &HostFile) -> Result<Host, ConfigError> {
+    let cpus = states(source, file)?;
     let mut host = Host {
-        source: name.into(),
+        source: source.file.into(),
         caches: caches(source, file.caches.as_deref(), &cpus)?,
         cpus,
         queues: Vec::new(),
         rss: Rss::default(),
         tables: tables(source, &file.tables)?,
         limits: limits(source, &file.limits)?,
-        costs: costs(source, &file)?,
+        costs: costs(source, file)?,
         rounded: Vec::new(),
     };
-    queues(source, &file, &mut host)?;
+    queues(source, file, &mut host)?;
     host.rss = rss(source, &file.rss, host.queues.len())?;
-    host.rounded = rounded(&file, &host);
+    host.rounded = rounded(file, &host);
     Ok(host)
 }
 

@@ -19,6 +19,7 @@ use rxsteer_core::cpu::{CpuStates, Dropped};
 use rxsteer_core::{CpuId, CpuSet};
 
 pub use costs::Costs;
+pub(crate) use file::{HostFile, make};
 pub use mask::{Mask, MaskError};
 pub use sizes::{SizeError, TableSizes, rps_flow_cnt, rps_sock_flow_entries};
 
