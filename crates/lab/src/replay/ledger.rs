@@ -460,6 +460,10 @@ impl Stages for Ledger {
         } else {
             let recorded =
                 self.tables.steering.received_unconnected(job.hash, job.class, job.rule, on, epoch);
+            if self.kind == PolicyKind::RfsClear {
+                let stores = matches!(recorded, Recorded::Cleared | Recorded::Unchanged);
+                self.counts.writes.clears += u64::from(stores);
+            }
             if recorded == Recorded::Cleared {
                 self.counts.writes.by_non_flows += 1;
                 self.tables.set_writer(job.hash, tcp, FlowHash::NONE);

@@ -245,7 +245,7 @@ fn check(host: &Host, options: &ReplayOptions) -> Result<(), ReplayError> {
 
 /// Returns the bytes that the flow tables of all policies take at most, with all sizes of a sweep
 /// and, where an event gives the tables another size, with the old ones and the new.
-fn table_bytes(host: &Host, options: &ReplayOptions) -> Result<u64, ReplayError> {
+pub(crate) fn table_bytes(host: &Host, options: &ReplayOptions) -> Result<u64, ReplayError> {
     let queues = host.queues.len() as u32;
     let of = |sizes: &TableSizes, flow_cnts: u64| -> u64 {
         options.policies.iter().map(|kind| tables::memory(*kind, sizes, flow_cnts)).sum()

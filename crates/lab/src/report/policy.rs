@@ -119,6 +119,9 @@ pub struct Writes {
     pub by_flows: u64,
     /// Changes of the table by traffic of no flow.
     pub by_non_flows: u64,
+    /// Stores by traffic of no flow that empty a word, whether or not it was empty: the policies of
+    /// 2014 store either way, and a store takes the cache line from all other CPUs.
+    pub clears: u64,
     /// Records that found the table as they wanted it.
     pub unchanged: u64,
     /// Records that another flow's entry had to give way to.
