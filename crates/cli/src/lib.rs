@@ -8,6 +8,7 @@
 pub mod args;
 pub mod flows;
 mod interrupt;
+pub mod lab;
 pub mod render;
 pub mod replay;
 pub mod sample;
@@ -65,6 +66,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> anyhow::Result<Exit> {
     match &cli.verb {
         Verb::Replay(args) => replay::run(&Replay::try_from(&**args)?, terminal),
         Verb::Flows(args) => flows::run(&Flows::try_from(args)?, terminal),
+        Verb::Lab(verb) => lab::run(verb, terminal),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "rxsteer", &mut script);

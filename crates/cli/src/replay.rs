@@ -151,7 +151,7 @@ fn name(file: &Path) -> String {
 
 /// Reads a small text file; a longer one than any configuration may have is cut, and refused by
 /// its reader.
-fn text(file: &Path) -> anyhow::Result<String> {
+pub(crate) fn text(file: &Path) -> anyhow::Result<String> {
     let what = || format!("{}: cannot read", file.display());
     let mut bytes = Vec::new();
     let opened = File::open(file).with_context(what)?;

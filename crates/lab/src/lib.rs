@@ -5,6 +5,7 @@
 pub mod capture;
 pub mod config;
 pub mod consumer;
+pub mod experiment;
 pub mod generate;
 pub mod host;
 pub mod listing;

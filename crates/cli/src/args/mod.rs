@@ -3,6 +3,7 @@
 //! Elsewhere: turning the values into checked types ([`checked`]).
 
 pub mod checked;
+mod lab;
 mod quantity;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
+pub use lab::{LabListArgs, LabRunArgs, LabShowArgs, LabVerb};
 pub use quantity::{QuantityError, quantity};
 
 const AFTER_HELP: &str = "\
@@ -24,7 +26,8 @@ Examples:
   rxsteer replay dump.pcapng --cpus 16 --queues 4  my traffic on a host like mine
   rxsteer replay -p rps,rfs dump.pcapng --ethtool rss.txt --rps-cpus 0-7
   tcpdump -i eth0 -s 128 -w - | rxsteer replay -   from a pipe (ends with tcpdump)
-  rxsteer flows dump.pcapng | head                 what is read of each packet";
+  rxsteer flows dump.pcapng | head                 what is read of each packet
+  rxsteer lab run idle-tcp                         an experiment beside its published figures";
 
 /// Receive steering for Linux: what would RPS, RFS or another policy do to my traffic?
 #[derive(Clone, Debug, Parser)]
@@ -62,6 +65,9 @@ pub enum Verb {
     /// Show what is read of each packet: layers, flow key, class, hash, flow; one line each
     #[command(after_help = AFTER_HELP)]
     Flows(FlowsArgs),
+    /// Run experiments: workloads and hosts of public discussions, beside their published figures
+    #[command(subcommand, after_help = AFTER_HELP)]
+    Lab(LabVerb),
     /// Print the completions of a shell
     #[command(after_help = AFTER_HELP)]
     Completions {

@@ -13,7 +13,7 @@ use super::plot;
 use super::text::fitting;
 
 /// The head of the page. `INK` and `GRID` are the colours of the plots to replace in the dark.
-const STYLE: &str = "\
+pub(super) const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1d2021;--soft:#5f6368;--paper:#fff;--line:#dcdfe3;--mark:#0a6f4f;\
 --bad:#b3261e;--card:#f6f7f9}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e6e6;--soft:#9aa0a6;--paper:#16181b;--line:#34383d;\

@@ -4,6 +4,7 @@
 
 pub mod csv;
 pub mod html;
+pub mod lab;
 pub mod metrics;
 pub mod numbers;
 mod plot;

@@ -24,7 +24,7 @@ pub(super) const COLOURS: [RGBColor; PolicyKind::ALL.len()] = [
 ];
 
 /// Returns the colour of a policy, the same in every plot.
-fn colour(policy: &str) -> RGBColor {
+pub(super) fn colour(policy: &str) -> RGBColor {
     let place = PolicyKind::ALL.iter().position(|kind| kind.name() == policy).unwrap_or(0);
     COLOURS[place % COLOURS.len()]
 }
@@ -32,8 +32,8 @@ fn colour(policy: &str) -> RGBColor {
 /// Size of a plot in pixels.
 const SIZE: (u32, u32) = (860, 300);
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// Named points of one line.
 pub(super) struct Line {
@@ -170,12 +170,12 @@ pub(super) fn sweep_lines(sweeps: &[SweepCurve]) -> Vec<Line> {
 }
 
 /// Returns a number with no more decimals than it needs, at most three.
-fn short(x: f64) -> String {
+pub(super) fn short(x: f64) -> String {
     let text = format!("{x:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn size(n: u64) -> String {
+pub(super) fn size(n: u64) -> String {
     match n {
         _ if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{}M", n >> 20),
         _ if n >= 1 << 10 && n.is_multiple_of(1 << 10) => format!("{}k", n >> 10),
@@ -184,7 +184,7 @@ fn size(n: u64) -> String {
 }
 
 /// Draws into a string; `None` if the plotter refuses, so that a page without the plot remains.
-fn svg(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Option<String> {
+pub(super) fn svg(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Option<String> {
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();

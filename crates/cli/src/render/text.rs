@@ -52,7 +52,7 @@ fn heading<W: Write>(out: &mut W, text: &str) -> io::Result<()> {
 }
 
 /// Writes text broken into lines, the first after `first`, the others below its beginning.
-fn wrapped<W: Write>(out: &mut W, first: &str, text: &str) -> io::Result<()> {
+pub(super) fn wrapped<W: Write>(out: &mut W, first: &str, text: &str) -> io::Result<()> {
     let rest = " ".repeat(first.chars().count());
     let options = textwrap::Options::new(WIDTH)
         .initial_indent(first)

@@ -1,0 +1,210 @@
+//! What the shipped experiments must show, seen in the JSON of their runs.
+//!
+//! Sizes are scaled down where that keeps the ratio, so that tests of a debug build stay short;
+//! `cargo xtask experiments --check` runs all of them at full size.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::ops::ControlFlow;
+
+use rxsteer_lab::experiment::{Experiment, Setting, run, shipped};
+use serde_json::Value;
+
+/// Runs a shipped experiment with values in place of its own and returns its JSON; checks what must
+/// hold of every run.
+fn ran(name: &str, settings: &[&str]) -> Value {
+    let settings: Vec<Setting> = settings.iter().map(|text| text.parse().unwrap()).collect();
+    let text = shipped(name).unwrap().text;
+    json_of(&Experiment::from_toml(name, text, &settings).unwrap_or_else(|e| panic!("{e}")))
+}
+
+fn json_of(experiment: &Experiment) -> Value {
+    let (report, whole) = run(experiment, 0, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(whole);
+    let json = serde_json::to_value(&report).unwrap();
+    for case in json["cases"].as_array().unwrap() {
+        for policy in case["policies"].as_array().unwrap() {
+            let m = |name: &str| policy["measures"][name].as_f64().unwrap();
+            assert_eq!(policy["adds_up"], true, "{case}");
+            assert_eq!(m("received"), m("read") + m("finished") + m("dropped"), "{case}");
+            assert!(m("received") > 0.0);
+        }
+    }
+    json
+}
+
+/// Returns a measure of `CASE/POLICY`.
+fn value(json: &Value, measure: &str, of: &str) -> f64 {
+    let (case, policy) = of.rsplit_once('/').unwrap();
+    let find = |list: &Value, key: &str, name: &str| {
+        let all = list.as_array().unwrap();
+        all.iter().find(|one| one[key] == name).unwrap_or_else(|| panic!("no {name}")).clone()
+    };
+    let policy = find(&find(&json["cases"], "case", case)["policies"], "policy", policy);
+    policy["measures"][measure].as_f64().unwrap_or_else(|| panic!("no {measure}"))
+}
+
+fn near(value: f64, expected: f64, within: f64) {
+    let distance = (value - expected).abs();
+    assert!(distance <= within * expected, "{value} is not within {within} of {expected}");
+}
+
+#[test]
+fn idle_tcp_mis_steers_without_identity_heals_by_clearing_and_never_does_otherwise() {
+    // An eighth of everything: the share of taken slots stays 1 - 1/e.
+    let run = ran(
+        "idle-tcp",
+        &[
+            "host.tables.rps_sock_flow_entries=4096",
+            "traffic.idle.flows=4096",
+            "traffic.udp.per_second=125000",
+        ],
+    );
+    let taken = 1.0 - (-1.0f64).exp();
+    near(value(&run, "steered_udp", "all/rfs-2010"), taken, 0.05);
+    // One wrong packet for each slot that was taken, and then none: of 50,000.
+    near(value(&run, "steered_udp", "all/rfs-clear"), taken * 4096.0 / 50_000.0, 0.08);
+    near(value(&run, "writes_by_non_flows", "all/rfs-clear"), taken * 4096.0, 0.08);
+    assert_eq!(value(&run, "table_used", "all/rfs-clear"), 0.0);
+    for policy in ["rfs", "rfs-split", "rfs-tcp", "flow-aware"] {
+        assert_eq!(value(&run, "wrong_steers", &format!("all/{policy}")), 0.0, "{policy}");
+    }
+    assert_eq!(value(&run, "steered_udp", "all/flow-aware"), 0.0);
+    assert_eq!(value(&run, "writes_by_non_flows", "all/flow-aware"), 0.0);
+}
+
+#[test]
+fn udp_flood_table_rewrites_every_slot_and_costs_tcp_its_hits_unless_it_is_flow_aware() {
+    // A sixteenth of the packets on a sixteenth of the slots: the rate of a slot stays.
+    let run = ran(
+        "udp-flood-table",
+        &[
+            "host.tables.rps_sock_flow_entries=4096",
+            "traffic.flood.per_second=62500",
+            "traffic.tcp.flows=125",
+            "traffic.tcp.per_second=3125",
+        ],
+    );
+    let stores = value(&run, "clears_per_slot_s", "flood/rfs-clear");
+    assert!((15.0..=16.0).contains(&stores), "{stores}");
+    let hits = |of: &str| value(&run, "hit_rate", of);
+    // Requests of a flow are 20 to 60 ms apart, evenly; an entry outlives a gap g with exp(-15.3 g).
+    let survives = {
+        let rate: f64 = 62_500.0 / 4096.0;
+        ((-rate * 0.02).exp() - (-rate * 0.06).exp()) / (rate * 0.04)
+    };
+    near(hits("flood/rfs-clear") / hits("no flood/rfs-clear"), survives, 0.1);
+    assert_eq!(hits("flood/flow-aware"), hits("no flood/flow-aware"));
+    for policy in ["rfs", "rfs-split", "rfs-tcp", "flow-aware"] {
+        let of = format!("flood/{policy}");
+        assert_eq!(value(&run, "writes_by_non_flows", &of), 0.0, "{policy}");
+        assert_eq!(value(&run, "clears", &of), 0.0, "{policy}");
+    }
+    assert!(hits("flood/flow-aware") >= hits("flood/rfs"));
+}
+
+#[test]
+fn mixed_protocols_shows_both_objections_as_numbers() {
+    let run = ran("mixed-protocols", &["duration=100ms", "traffic.idle.stop=30ms"]);
+    let of = |measure: &str, policy: &str| value(&run, measure, &format!("all/{policy}"));
+    // A shared table is worse for mixed loads than one a protocol.
+    assert!(of("evictions", "rfs") > 1.3 * of("evictions", "rfs-split"));
+    assert!(of("hit_rate", "rfs-split") > 1.02 * of("hit_rate", "rfs"));
+    // TCP only: the UDP flows get nothing.
+    assert_eq!(of("steered_udp", "rfs-tcp"), 0.0);
+    assert!(of("hit_rate", "rfs-tcp") < of("hit_rate", "rfs-split"));
+    // What is no flow takes entries under clearing.
+    assert!(of("writes_by_non_flows", "rfs-clear") > 0.0);
+    assert!(of("hit_rate", "rfs-clear") < 0.9 * of("hit_rate", "rfs"));
+    // Flow against non-flow, not protocol against protocol.
+    assert!(of("hit_rate", "flow-aware") > 1.05 * of("hit_rate", "rfs-split"));
+    assert!(of("steered_udp", "flow-aware") > of("steered_udp", "rfs-split"));
+    assert_eq!(of("wrong_steers", "flow-aware"), 0.0);
+    assert_eq!(of("writes_by_non_flows", "flow-aware"), 0.0);
+}
+
+#[test]
+fn table_size_direct_mapped_follows_balls_in_bins_and_ours_is_above() {
+    let run = ran(
+        "table-size",
+        &[
+            "traffic.flows.flows=512",
+            "sweep.values=[256,512,1024,4096]",
+            "traffic.flows.per_second=200000",
+            "figure=[]",
+            "claim=[]",
+        ],
+    );
+    // Each flow's first packet misses: 512 of 60,000.
+    let first = 1.0 - 512.0 / 60_000.0;
+    for entries in [256.0, 512.0, 1024.0, 4096.0] {
+        let load: f64 = 512.0 / entries;
+        let expected = (1.0 - (-load).exp()) / load * first;
+        let linux = value(&run, "hit_rate", &format!("{entries}/rfs"));
+        near(linux, expected, 0.06);
+        let ours = value(&run, "hit_rate", &format!("{entries}/flow-aware"));
+        assert!(ours >= linux, "{entries}: {ours} {linux}");
+    }
+    let ours = |entries| value(&run, "hit_rate", &format!("{entries}/flow-aware"));
+    assert!(ours(1024) > 0.995 * first, "{}", ours(1024));
+    assert!(ours(512) > 0.95 * first, "{}", ours(512));
+    // Ours has entries of 8 bytes, so at equal memory half as many.
+    assert!(ours(512) >= value(&run, "hit_rate", "1024/rfs"));
+}
+
+#[test]
+fn syn_flood_neither_uses_nor_writes_the_table() {
+    let run = ran(
+        "syn-flood",
+        &["duration=100ms", "traffic.flood.per_second=200000", "traffic.tcp.flows=500"],
+    );
+    assert_eq!(value(&run, "syn_asked", "flood/flow-aware"), 0.0);
+    assert_eq!(value(&run, "syn_asked", "flood/rfs"), 1.0);
+    let writes = |of: &str| value(&run, "writes_by_flows", of);
+    assert_eq!(writes("flood/flow-aware"), writes("no flood/flow-aware"));
+    assert_eq!(value(&run, "writes_by_non_flows", "flood/flow-aware"), 0.0);
+    assert_eq!(value(&run, "evictions", "flood/flow-aware"), 0.0);
+    let hits = |of: &str| value(&run, "hit_rate", of);
+    near(hits("flood/flow-aware"), hits("no flood/flow-aware"), 0.001);
+    assert!(value(&run, "wrong_steers", "flood/rfs-2010") > 0.0);
+    assert_eq!(value(&run, "wrong_steers", "flood/flow-aware"), 0.0);
+}
+
+#[test]
+fn tunnels_spread_where_something_tells_the_flows_apart_and_keep_their_order() {
+    let run = ran("tunnels", &["duration=20ms"]);
+    let cpus = |case: &str| value(&run, "cpus_used", &format!("{case}/rps"));
+    for spread in
+        ["vxlan", "geneve", "gre", "vxlan, no entropy, inner", "geneve, no entropy, inner"]
+    {
+        assert_eq!(cpus(spread), 8.0, "{spread}");
+    }
+    let one = ["vxlan, no entropy", "geneve, no entropy", "esp", "esp, inner", "wireguard"];
+    for single in one.into_iter().chain(["wireguard, inner"]) {
+        assert_eq!(cpus(single), 1.0, "{single}");
+    }
+    for case in run["cases"].as_array().unwrap() {
+        for policy in ["rps", "flow-aware"] {
+            let of = format!("{}/{policy}", case["case"].as_str().unwrap());
+            assert_eq!(value(&run, "reordered", &of), 0.0, "{of}");
+        }
+    }
+}
+
+#[test]
+fn mask_change_reorders_under_rps_and_nothing_with_the_order_rule() {
+    let run = ran("mask-change", &[]);
+    assert!(value(&run, "reordered", "as Linux/rps") > 0.0);
+    for of in ["drain/rps", "as Linux/rfs", "as Linux/rfs-2010", "as Linux/flow-aware"] {
+        assert_eq!(value(&run, "reordered", of), 0.0, "{of}");
+        assert_eq!(value(&run, "unsafe_moves", of), 0.0, "{of}");
+    }
+    assert!(value(&run, "moved", "as Linux/flow-aware") > 100.0);
+    assert!(value(&run, "held", "as Linux/flow-aware") > 0.0);
+}
+
+#[test]
+fn one_seed_gives_one_json_and_another_seed_another() {
+    let text = |seed: &str| ran("mask-change", &["duration=20ms", seed, "event=[]"]).to_string();
+    assert_eq!(text("seed=1"), text("seed=1"));
+    assert_ne!(text("seed=1"), text("seed=2").replace("seed=2", "seed=1"));
+}
