@@ -6,6 +6,7 @@
 //! | --- | --- | --- |
 //! | shed early | drops, before any work, what its socket has no room for; in fair shares | [`shed`] |
 //! | in flight | counts what was let in and has not reached its socket yet; heals losses | [`in_flight`] |
+//! | beside | moves an elephant to a CPU beside its consumer's when that one cannot carry both | [`beside`] |
 //!
 //! Always true: memory is fixed when a value is made; no clock (time is an argument), no
 //! allocation per packet, no panic on any input.
@@ -14,13 +15,17 @@
 //! Source: Druschel and Banga, "Lazy receiver processing", OSDI 1996 (shed early); Mogul and
 //! Ramakrishnan, "Eliminating receive livelock in an interrupt-driven kernel", 1997 (govern).
 
+pub mod beside;
+pub mod elephants;
 pub mod familiar;
 pub mod in_flight;
+pub mod pressure;
 pub mod room;
 pub mod shares;
 pub mod shed;
 pub mod source;
 
+pub use beside::{Beside, BesideSettings, Sample};
 pub use in_flight::Ticket;
 pub use room::Room;
 pub use shed::{Cause, Offer, ShedSettings, Shedder, Verdict};
