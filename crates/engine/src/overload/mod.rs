@@ -7,6 +7,7 @@
 //! | shed early | drops, before any work, what its socket has no room for; in fair shares | [`shed`] |
 //! | in flight | counts what was let in and has not reached its socket yet; heals losses | [`in_flight`] |
 //! | beside | moves an elephant to a CPU beside its consumer's when that one cannot carry both | [`beside`] |
+//! | spill | sends what is no flow to its second choice when the first is deep in backlog | [`spill`] |
 //!
 //! Always true: memory is fixed when a value is made; no clock (time is an argument), no
 //! allocation per packet, no panic on any input.
@@ -24,6 +25,7 @@ pub mod room;
 pub mod shares;
 pub mod shed;
 pub mod source;
+pub mod spill;
 
 pub use beside::{Beside, BesideSettings, Sample};
 pub use in_flight::Ticket;
