@@ -8,6 +8,7 @@
 //! | in flight | counts what was let in and has not reached its socket yet; heals losses | [`in_flight`] |
 //! | beside | moves an elephant to a CPU beside its consumer's when that one cannot carry both | [`beside`] |
 //! | spill | sends what is no flow to its second choice when the first is deep in backlog | [`spill`] |
+//! | govern | takes no more packets only to drop them while a reader could run | [`governor`] |
 //!
 //! Always true: memory is fixed when a value is made; no clock (time is an argument), no
 //! allocation per packet, no panic on any input.
@@ -19,6 +20,7 @@
 pub mod beside;
 pub mod elephants;
 pub mod familiar;
+pub mod governor;
 pub mod in_flight;
 pub mod pressure;
 pub mod room;
@@ -28,6 +30,7 @@ pub mod source;
 pub mod spill;
 
 pub use beside::{Beside, BesideSettings, Sample};
+pub use governor::{Governor, GovernorSettings, Took};
 pub use in_flight::Ticket;
 pub use room::Room;
 pub use shed::{Cause, Offer, ShedSettings, Shedder, Verdict};

@@ -36,7 +36,7 @@
 //! * Whoever forges 1,000 prefixes for long has 1,000 shares. A share below one packet is none.
 //! * The first moments: when the load of those within their share changes faster than the queue
 //!   drains, the last eighth of the room must carry it.
-//! * The ring before the hook is not fair; a governor holds it back.
+//! * The ring before the hook is not fair; see [`governor`](super::governor).
 //!
 //! State is kept for [`ShedSettings::sockets`] sockets; one that is half full takes the place of one
 //! that is not. A socket that finds no place has the first rule only, and what is on its way is not
@@ -160,7 +160,7 @@ pub enum Verdict {
         /// To give back when the packet reaches its socket or is lost.
         ticket: Ticket,
         /// Whether its sender is one of those that lose nothing: see
-        /// `Took::Protected`.
+        /// [`Took::Protected`](super::Took::Protected).
         protected: bool,
     },
     /// Drop it.
