@@ -21,6 +21,7 @@ use crate::backlog::Enqueued;
 use crate::flow_limit::FlowLimit;
 use crate::gro::{Gro, Segment, Train};
 use crate::machine::Machine;
+use crate::overload::Took;
 use crate::settings::{Mode, Settings};
 use crate::softirq::{Napi, Softirq};
 use crate::stages::{At, Choice, Cpus as _, Drop, Stages};
@@ -40,6 +41,8 @@ pub struct Cpu<P> {
     owed: Vec<CpuId>,
     flow_limit: Option<FlowLimit>,
     leaving: bool,
+    /// What the last step that took a packet was good for.
+    took: Option<Took>,
     counts: CpuCounts,
 }
 
@@ -155,6 +158,7 @@ impl<P> Cpu<P> {
             owed: Vec::new(),
             flow_limit: flow_limit(settings.flow_limit_buckets),
             leaving: false,
+            took: None,
             counts: CpuCounts::default(),
         }
     }
@@ -233,6 +237,12 @@ impl<P> Cpu<P> {
     /// Returns what was counted.
     pub const fn counts(&self) -> CpuCounts {
         self.counts
+    }
+
+    /// Returns what the last step was good for, if it took a packet off a ring.
+    #[inline]
+    pub const fn take_took(&mut self) -> Option<Took> {
+        self.took.take()
     }
 
     /// Returns whether a poll is under way.
@@ -431,8 +441,11 @@ impl<P> Cpu<P> {
         let choice = stages.choose(&mut packet, at, machine.cpus());
         machine.spend(u64::from(choice.cost_ns));
         if choice.decision.reason == Reason::Shed {
+            self.took = Some(Took::Wasted);
             return stages.dropped(packet, Drop::Shed, at.now_ns);
         }
+        let protected = self.settings.govern.is_some() && stages.protects(&packet);
+        self.took = Some(if protected { Took::Protected } else { Took::Useful });
         if choice.is_inline() && !at.again {
             self.hand = self.unmerged(packet, None, stages);
             return;
@@ -450,13 +463,17 @@ impl<P> Cpu<P> {
             let waiting = machine.cpus().depth(to);
             let max_backlog = self.settings.limits.max_backlog;
             if !limit.allows(stages.hash(&packet), waiting, max_backlog) {
+                self.took = Some(Took::Wasted);
                 return stages.dropped(packet, Drop::FlowLimit(to), at.now_ns);
             }
         }
         let flow = stages.flow(&packet);
         let Enqueued { tail, signal } = match machine.enqueue(at, to, packet) {
             Ok(enqueued) => enqueued,
-            Err((packet, cause)) => return stages.dropped(packet, cause, at.now_ns),
+            Err((packet, cause)) => {
+                self.took = Some(Took::Wasted);
+                return stages.dropped(packet, cause, at.now_ns);
+            }
         };
         if !choice.is_inline() {
             stages.queued(flow, at, &choice, tail);

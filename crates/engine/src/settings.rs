@@ -3,6 +3,8 @@
 //! Source: Linux, Documentation/admin-guide/sysctl/net.rst (`netdev_budget`, `dev_weight`,
 //! `netdev_max_backlog`); the limits of a softirq run are those of kernel/softirq.c.
 
+use crate::overload::GovernorSettings;
+
 /// Who does the packet work of a CPU when that CPU has readers too.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
@@ -108,6 +110,9 @@ pub struct Settings {
     pub flow_limit_buckets: u32,
     /// A reader that finds nothing polls the queue itself before it sleeps.
     pub busy_poll: bool,
+    /// Holds rings back while taking their packets would be in vain and a reader of their CPU could
+    /// run; `None`: never, as Linux.
+    pub govern: Option<GovernorSettings>,
     /// Time that a task runs before another that is as entitled gets its turn, in ns.
     pub slice_ns: u64,
 }
@@ -124,6 +129,7 @@ impl Default for Settings {
             gro_flush_ns: 0,
             flow_limit_buckets: 0,
             busy_poll: false,
+            govern: None,
             slice_ns: 3_000_000,
         }
     }

@@ -36,6 +36,13 @@ pub trait Stages {
     /// May shed it: the engine then calls [`dropped`](Self::dropped) with [`Drop::Shed`].
     fn choose<C: Cpus>(&mut self, packet: &mut Self::Packet, at: At, cpus: &C) -> Choice;
 
+    /// Returns whether the sender of a packet that was chosen for is one of those that lose nothing:
+    /// see [`Took::Protected`](crate::overload::Took::Protected). Asked only with a governor.
+    fn protects(&self, packet: &Self::Packet) -> bool {
+        let _ = packet;
+        false
+    }
+
     /// Hears that a packet of this flow is on the backlog of its CPU, whose tail was then `tail`.
     ///
     /// Not called for a packet that is processed where it was taken.
@@ -76,6 +83,12 @@ pub trait Cpus: Host {
 
     /// Returns the time that a CPU has worked so far, in ns.
     fn busy_ns(&self, cpu: CpuId) -> u64;
+
+    /// Returns the part of it that was work of readers; 0 if the executor does not tell.
+    fn readers_ns(&self, cpu: CpuId) -> u64 {
+        let _ = cpu;
+        0
+    }
 
     /// Returns whether two CPUs share a cache.
     fn share_cache(&self, a: CpuId, b: CpuId) -> bool;

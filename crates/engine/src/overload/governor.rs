@@ -2,7 +2,8 @@
 //!
 //! Shedding early makes a packet that is dropped cheap, not free: with enough of them the CPU does
 //! nothing else, and its readers starve. A packet left on the ring costs nothing, for the device drops
-//! what does not fit. So, while a reader of this CPU could run:
+//! what does not fit. So, while a reader of this CPU could run, or packets that were let in wait on
+//! its backlog:
 //!
 //! * all packet work gets at most [`packets_percent`](GovernorSettings::packets_percent) of the time,
 //!   half by default;
@@ -123,7 +124,8 @@ impl Governor {
         }
     }
 
-    /// Says what the CPU may do; `readers` is whether a reader of this CPU could run.
+    /// Says what the CPU may do; `readers` is whether a reader of this CPU could run, or
+    /// its backlog has packets for one.
     ///
     /// To be asked at packet boundaries, and when a reader wakes or sleeps. Time that goes back is
     /// taken as standing still.

@@ -36,6 +36,7 @@ pub use view::{CpuLoad, View};
 use crate::backlog::{CpuQueue as _, LocalBacklog};
 use crate::costs::Costs;
 use crate::cpu::{Begun, Cpu};
+use crate::overload::Governor;
 use crate::settings::{Mode, Settings};
 use crate::softirq::Napi;
 use crate::stages::{At, Drop, Stages};
@@ -74,6 +75,8 @@ enum Event {
     Interrupt(QueueId),
     /// An instance is polled for what it holds.
     Poll(CpuId, Napi),
+    /// A queue was held back until now.
+    Release(QueueId),
 }
 
 #[derive(Debug)]
@@ -156,6 +159,11 @@ impl<P> VirtualTime<P> {
             backlogs: (0..ids).map(|_| LocalBacklog::new(settings.limits.max_backlog)).collect(),
             readers: Vec::new(),
             costs: *costs,
+            governors: match settings.govern {
+                Some(govern) => (0..ids).map(|_| Governor::new(govern)).collect(),
+                None => Vec::new(),
+            },
+            boundary: (0, false),
             extra_ns: 0,
             woken: Vec::new(),
             timers: Vec::new(),
@@ -208,7 +216,7 @@ impl<P> VirtualTime<P> {
     /// Interrupts the CPU of a queue.
     fn interrupt<S: Stages<Packet = P>>(&mut self, queue: QueueId, now_ns: u64, stages: &mut S) {
         let ring = &mut self.world.rings[queue.index()];
-        (ring.armed, ring.interrupt_ns) = (false, 0);
+        (ring.armed, ring.interrupt_ns, ring.held_until_ns) = (false, 0, 0);
         let (cpu, napi) = (ring.cpu, ring.napi);
         self.cpus[cpu.index()].interrupts.push_back(Interrupt::Device(napi));
         self.start(cpu, now_ns, stages);
@@ -226,7 +234,7 @@ impl<P> VirtualTime<P> {
             }
             let again = match event {
                 Event::Piece(cpu) => self.step(time, cpu, stages),
-                Event::Interrupt(_) | Event::Poll(..) => {
+                Event::Interrupt(_) | Event::Poll(..) | Event::Release(_) => {
                     self.timer(time, event, stages);
                     None
                 }
@@ -251,6 +259,12 @@ impl<P> VirtualTime<P> {
             Event::Interrupt(queue) => {
                 let ring = &self.world.rings[queue.index()];
                 if ring.armed && ring.interrupt_ns == now_ns {
+                    self.interrupt(queue, now_ns, stages);
+                }
+            }
+            Event::Release(queue) => {
+                let ring = &mut self.world.rings[queue.index()];
+                if ring.held_until_ns == now_ns {
                     self.interrupt(queue, now_ns, stages);
                 }
             }
@@ -385,6 +399,15 @@ impl<P> VirtualTime<P> {
             Kind::Work(context) => {
                 at.cpu.finish(now_ns, &mut self.world, stages);
                 let ns = own_ns + self.world.extra_ns;
+                let took = at.cpu.take_took();
+                if let Some(governor) = self.world.governors.get_mut(cpu.index()) {
+                    let narrow = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
+                    governor.spent(narrow(piece.interrupts_ns));
+                    match took {
+                        Some(took) => governor.took(now_ns, narrow(ns), took),
+                        None => governor.spent(narrow(ns)),
+                    }
+                }
                 let load = &mut self.world.view.states[cpu.index()].load;
                 if context == (Context::Run { ksoftirqd: false }) {
                     load.softirq_ns += ns;
@@ -472,6 +495,7 @@ impl<P> VirtualTime<P> {
             let heir = &mut self.cpus[to.index()];
             (ring.cpu, ring.napi) = (to, heir.add_queue(QueueId(number as u16)));
             (ring.armed, ring.interrupt_ns) = (ring.packets.is_empty(), 0);
+            ring.held_until_ns = 0;
             if !ring.armed {
                 heir.interrupts.push_back(Interrupt::Device(ring.napi));
             }

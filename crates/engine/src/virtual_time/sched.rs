@@ -36,6 +36,8 @@ pub(super) struct RunQueue {
     min_vruntime: u64,
     entered: u64,
     reschedule: bool,
+    /// Readers among the tasks.
+    readers: u32,
 }
 
 impl RunQueue {
@@ -49,12 +51,20 @@ impl RunQueue {
             min_vruntime: 0,
             entered: 0,
             reschedule: false,
+            readers: 0,
         }
+    }
+
+    /// Returns whether a reader could run.
+    #[inline]
+    pub(super) const fn has_readers(&self) -> bool {
+        self.readers > 0
     }
 
     /// Makes a task runnable that slept with this virtual runtime.
     pub(super) fn wake(&mut self, task: Task, vruntime: u64) {
         let vruntime = vruntime.max(self.min_vruntime.saturating_sub(self.slice_ns / 2));
+        self.readers += u32::from(matches!(task, Task::Reader(_)));
         self.enter(task, vruntime);
         if self.current.is_none() || vruntime + self.slice_ns / 3 < self.vruntime {
             self.reschedule = true;
@@ -112,7 +122,9 @@ impl RunQueue {
 
     /// The running task sleeps; returns its virtual runtime.
     pub(super) fn sleep(&mut self) -> u64 {
-        self.current = None;
+        if let Some(Task::Reader(_)) = self.current.take() {
+            self.readers -= 1;
+        }
         self.reschedule = !self.queue.is_empty();
         self.vruntime
     }
@@ -123,7 +135,7 @@ impl RunQueue {
         while let Some(Reverse((_, _, task))) = self.queue.pop() {
             all.push(task);
         }
-        self.reschedule = false;
+        (self.reschedule, self.readers) = (false, 0);
         all
     }
 }

@@ -27,6 +27,7 @@ impl<P> VirtualTime<P> {
                 interrupts_ns += at.interrupted(interrupt, world);
             }
             if at.context != Context::None {
+                world.boundary = (now_ns, at.sched.has_readers() || world.has_backlog(cpu));
                 match at.cpu.begin(now_ns, world, stages) {
                     Begun::Step(work) => break (Kind::Work(at.context), world.price_ns(cpu, work)),
                     Begun::Over(polled) => {
@@ -40,6 +41,11 @@ impl<P> VirtualTime<P> {
             } else if at.cpu.softirq().is_pending() && at.may_run_softirq(mode) {
                 at.cpu.softirq_mut().begin_run(now_ns);
                 at.context = Context::Run { ksoftirqd: false };
+            } else if !at.sched.has_readers()
+                && !world.has_backlog(cpu)
+                && let Some(napi) = world.release(cpu)
+            {
+                at.raise(napi);
             } else if let Some((task, switched)) = at.sched.pick() {
                 if switched {
                     switch_ns += u64::from(world.costs.switch);

@@ -152,6 +152,11 @@ impl Cpus for View {
     }
 
     #[inline]
+    fn readers_ns(&self, cpu: CpuId) -> u64 {
+        self.states.get(cpu.index()).map_or(0, |s| s.load.reader_ns)
+    }
+
+    #[inline]
     fn share_cache(&self, a: CpuId, b: CpuId) -> bool {
         match (self.numbers.get(a.index()), self.numbers.get(b.index())) {
             (Some(a), Some(b)) => a == b,

@@ -11,6 +11,7 @@ use super::view::View;
 use crate::backlog::{CpuQueue as _, Enqueued, LocalBacklog, Refused};
 use crate::costs::Costs;
 use crate::machine::Machine;
+use crate::overload::governor::{Gate, Governor};
 use crate::softirq::Napi;
 use crate::stages::{At, Cpus as _, Drop, ReaderId, Reading};
 
@@ -21,6 +22,11 @@ pub(super) struct World<P> {
     pub(super) backlogs: Vec<LocalBacklog<Queued<P>>>,
     pub(super) readers: Vec<Reader>,
     pub(super) costs: Costs,
+    /// The governor of each CPU; none: rings are never held back.
+    pub(super) governors: Vec<Governor>,
+    /// Time, and whether a reader of the CPU could run or its backlog has packets, at the packet
+    /// boundary that CPU is at.
+    pub(super) boundary: (u64, bool),
     /// What the step under way took besides its price.
     pub(super) extra_ns: u64,
     /// Readers that the step woke, and when.
@@ -48,11 +54,13 @@ pub(super) struct Ring<P> {
     pub(super) armed: bool,
     /// When a packet's interrupt was put off until; 0 if none was.
     pub(super) interrupt_ns: u64,
+    /// It is held back until then; 0 if it is not.
+    pub(super) held_until_ns: u64,
 }
 
 impl<P> Ring<P> {
     pub(super) const fn new(cpu: CpuId, napi: Napi) -> Self {
-        Self { cpu, napi, packets: VecDeque::new(), armed: true, interrupt_ns: 0 }
+        Self { cpu, napi, packets: VecDeque::new(), armed: true, interrupt_ns: 0, held_until_ns: 0 }
     }
 }
 
@@ -91,6 +99,17 @@ impl<P> Machine<P> for World<P> {
     #[inline]
     fn take(&mut self, queue: QueueId) -> Option<P> {
         let ring = &mut self.rings[queue.index()];
+        if let Some(governor) = self.governors.get_mut(ring.cpu.index())
+            && !ring.packets.is_empty()
+        {
+            let (now_ns, readers) = self.boundary;
+            if let Gate::NoRing { until_ns } | Gate::Closed { until_ns } =
+                governor.ask(now_ns, readers)
+            {
+                ring.held_until_ns = until_ns;
+                return None;
+            }
+        }
         let packet = ring.packets.pop_front()?;
         self.view.states[ring.cpu.index()].waiting -= 1;
         Some(packet)
@@ -99,6 +118,10 @@ impl<P> Machine<P> for World<P> {
     #[inline]
     fn rearm(&mut self, queue: QueueId) -> bool {
         let ring = &mut self.rings[queue.index()];
+        if ring.held_until_ns > 0 {
+            self.timers.push((ring.held_until_ns, Event::Release(queue)));
+            return true;
+        }
         ring.armed = ring.packets.is_empty();
         ring.armed
     }
@@ -192,6 +215,24 @@ impl<P> World<P> {
     pub(super) fn hop_ns(&self, from: CpuId, to: CpuId) -> u64 {
         let near = self.view.share_cache(from, to);
         u64::from(if near { self.costs.hop_near } else { self.costs.hop_far })
+    }
+
+    /// Returns whether packets wait on a CPU's backlog.
+    #[inline]
+    pub(super) fn has_backlog(&self, cpu: CpuId) -> bool {
+        self.backlogs[cpu.index()].waiting() > 0
+    }
+
+    /// Lets go of a ring of this CPU that is held back, and returns its instance.
+    #[inline]
+    pub(super) fn release(&mut self, cpu: CpuId) -> Option<Napi> {
+        if self.governors.is_empty() {
+            return None;
+        }
+        let held = |ring: &&mut Ring<P>| ring.cpu == cpu && ring.held_until_ns > 0;
+        let ring = self.rings.iter_mut().find(held)?;
+        ring.held_until_ns = 0;
+        Some(ring.napi)
     }
 
     /// Returns whether a CPU is online.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::overload::GovernorSettings;
 
 /// What a UDP packet and its reading cost on the host of the report: 2.83 M packets/s are just what
 /// the CPU can process.
@@ -145,16 +146,26 @@ fn settings() -> impl Strategy<Value = Settings> {
         },
     );
     let mode = prop::sample::select(Mode::ALL.to_vec());
-    (limits, mode, 1..5u32, prop_oneof![Just(0u32), Just(64)], 0..50_000u64).prop_map(
-        |(limits, mode, read_batch, flow_limit_buckets, slice_ns)| Settings {
-            limits,
-            mode,
-            read_batch,
-            flow_limit_buckets,
-            slice_ns,
-            ..Settings::default()
-        },
+    (
+        limits,
+        mode,
+        1..5u32,
+        prop_oneof![Just(0u32), Just(64)],
+        0..50_000u64,
+        prop::option::of(1..100_000u32),
     )
+        .prop_map(|(limits, mode, read_batch, flow_limit_buckets, slice_ns, burst_ns)| {
+            Settings {
+                limits,
+                mode,
+                read_batch,
+                flow_limit_buckets,
+                slice_ns,
+                govern: burst_ns
+                    .map(|burst_ns| GovernorSettings { burst_ns, ..Default::default() }),
+                ..Settings::default()
+            }
+        })
 }
 
 proptest! {
