@@ -1,6 +1,7 @@
 //! What is done when more comes than can be carried: shed early, place beside, spill, hold back.
 //!
-//! Each means has a switch of its own ([`Means`]), so that its effect can be measured alone.
+//! Each means has a switch of its own ([`Means`]), so that its effect can be measured alone;
+//! [`Control`] has them all behind their switches.
 //!
 //! | means | what it does | where |
 //! | --- | --- | --- |
@@ -18,6 +19,7 @@
 //! Ramakrishnan, "Eliminating receive livelock in an interrupt-driven kernel", 1997 (govern).
 
 pub mod beside;
+pub mod control;
 pub mod elephants;
 pub mod familiar;
 pub mod governor;
@@ -30,6 +32,7 @@ pub mod source;
 pub mod spill;
 
 pub use beside::{Beside, BesideSettings, Sample};
+pub use control::Control;
 pub use governor::{Governor, GovernorSettings, Took};
 pub use in_flight::Ticket;
 pub use room::Room;
