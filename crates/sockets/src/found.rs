@@ -31,3 +31,16 @@ pub struct Found {
     /// Whether the payload is another protocol's ([`SocketOption::Encapsulation`](crate::SocketOption)).
     pub encapsulation: bool,
 }
+
+/// What a look-up read.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Walk {
+    /// Buckets of the 4-tuple table, a cache line each.
+    pub buckets: u32,
+    /// Records of the 4-tuple table, a cache line each.
+    pub records: u32,
+    /// Lists of candidates that were looked for: those of the address and of the wildcard.
+    pub lists: u32,
+    /// Candidates in them, each of which is scored.
+    pub candidates: u32,
+}

@@ -26,7 +26,7 @@ pub use counters::{Event, IpVersion, UdpCounters, UdpSnapshot};
 pub use error::SocketError;
 pub use events::FlowEvents;
 pub use explain::{Explanation, Judged, Mismatch, PickedBy, Place, Score, Why};
-pub use found::{Found, Stage};
+pub use found::{Found, Stage, Walk};
 pub use group::{Choice, ConnectionIdRule, Selector, UserSelector};
 pub use namespace::Namespace;
 pub use net::{DeviceId, Family, SocketId};

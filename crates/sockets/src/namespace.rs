@@ -8,7 +8,7 @@ use rxsteer_core::CpuId;
 use crate::table::{Published, Writer};
 use crate::{
     Config, Explanation, Family, Found, Owner, Packet, Selector, SocketError, SocketId,
-    SocketOption,
+    SocketOption, Walk,
 };
 
 /// The UDP sockets of a network namespace.
@@ -186,6 +186,11 @@ impl Namespace {
     /// ```
     pub fn explain(&self, packet: &Packet<'_>) -> Explanation {
         self.writer().explain(&self.published, packet)
+    }
+
+    /// Counts what [`lookup`](Self::lookup) of a packet reads; early demultiplexing is left out.
+    pub fn walk(&self, packet: &Packet<'_>) -> Walk {
+        self.published.walk(packet)
     }
 
     /// Notes that a connected socket received on this CPU: it prefers it from now on, as after

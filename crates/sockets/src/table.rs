@@ -24,6 +24,7 @@ mod sock;
 mod sync;
 mod tuple;
 mod versions;
+mod walk;
 mod writer;
 
 pub(crate) use publish::Published;

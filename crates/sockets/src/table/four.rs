@@ -242,6 +242,29 @@ impl Four {
         Ok(())
     }
 
+    /// Counts the buckets and records that a look-up reads until it finds the 4-tuple, or does not.
+    pub(super) fn walk(&self, hash: u64, tuple: &Tuple, walk: &mut crate::Walk) {
+        let buckets = self.buckets();
+        let mask = buckets.len() - 1;
+        for step in 0..buckets.len() {
+            let bucket = &buckets[(hash as usize).wrapping_add(step) & mask];
+            walk.buckets += 1;
+            for place in bucket.matches(hash) {
+                let word = bucket.words[place].load(Ordering::Acquire);
+                if word >> 32 != hash >> 32 || word as u32 == 0 {
+                    continue;
+                }
+                walk.records += 1;
+                if matches!(self.read(word as u32 - 1, tuple), Ok(Some(_))) {
+                    return;
+                }
+            }
+            if bucket.overflow.load(Ordering::Acquire) == 0 {
+                return;
+            }
+        }
+    }
+
     /// Reads a record; `None` if it has another 4-tuple.
     #[inline]
     fn read(&self, record: u32, tuple: &Tuple) -> Result<Option<(FiledSocket, u32)>, Changed> {
