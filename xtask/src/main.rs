@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "a chore talks to the person who runs it")]
 
 mod ebpf;
+mod experiments;
 mod generate;
 mod man;
 mod oracle;
@@ -33,6 +34,8 @@ enum Chore {
     Sample(generate::SampleArgs),
     /// Makes a large capture for benches
     Generate(generate::GenerateArgs),
+    /// Runs every experiment of the lab and makes its page in the documentation, or checks them
+    Experiments(experiments::Args),
     /// Makes the man pages
     Man(man::Args),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Chore::Oracle(args) => oracle::run(&args),
         Chore::Sample(args) => generate::sample(&args),
         Chore::Generate(args) => generate::generate(&args),
+        Chore::Experiments(args) => experiments::run(&args),
         Chore::Man(args) => man::run(&args),
     });
     match result {

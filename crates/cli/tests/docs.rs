@@ -6,6 +6,7 @@ mod common;
 use std::path::Path;
 
 use rxsteer_lab::consumer::Scenario;
+use rxsteer_lab::experiment::{Experiment, MEASURES};
 use rxsteer_lab::host::Host;
 use serde_json::Value;
 
@@ -31,6 +32,19 @@ fn the_toml_of_the_reference_is_read() {
     assert_eq!(consumers.len(), 1);
     let scenario = Scenario::from_toml("docs/replay.md", &consumers[0], &host).unwrap();
     assert_eq!((scenario.consumers.len(), scenario.events.len()), (3, 5));
+}
+
+#[test]
+fn the_experiment_of_the_reference_is_read_and_its_measures_are_listed() {
+    let text = document("docs/lab.md");
+    let files = blocks(&text, "toml experiment");
+    assert_eq!(files.len(), 1);
+    let experiment = Experiment::from_toml("docs/lab.md", &files[0], &[]).unwrap();
+    assert_eq!(experiment.size().runs, 2);
+    for measure in MEASURES {
+        let row = format!("| `{}` | {} | {} |", measure.name, measure.unit, measure.meaning);
+        assert!(text.contains(&row), "{row}");
+    }
 }
 
 #[test]

@@ -383,7 +383,7 @@ fn run(
             let message = "an experiment on look-ups names its policies";
             return Err(ConfigError::whole(source.file, message.into()));
         }
-        (None, _) if traffic.is_empty() && !(base && !file.case.is_empty()) => {
+        (None, _) if traffic.is_empty() && (!base || file.case.is_empty()) => {
             let message = "an experiment has one [[traffic]] table at least, or [lookups]";
             return Err(ConfigError::whole(source.file, message.into()));
         }
@@ -418,7 +418,7 @@ fn options(source: Source<'_>, file: &OptionsFile) -> Result<ReplayOptions, Conf
     };
     Ok(ReplayOptions {
         service: [ServiceKind::Fifo, ServiceKind::Instant]
-            [word(&file.service, &["fifo", "instant"])?],
+            [word(&file.service, &["engine", "instant"])?],
         mode: [Mode::Kernel, Mode::Inner][word(&file.mode, &["kernel", "inner"])?],
         kernel,
         drain: file.drain,

@@ -44,7 +44,7 @@ fn every_refusal_names_file_line_column_key_and_reason() {
         // The shape.
         (with("prot = 1\n"), "f.toml:16:1: traffic.prot: unknown field `prot`"),
         (without("title"), "missing field `title`"),
-        (without("duration"), "missing field `duration`"),
+        (without("duration"), "an experiment with traffic has a duration"),
         (
             instead("name = \"flood\"\ntitle", "name = \"a b\"\ntitle"),
             "f.toml:1:8: name: a name has",

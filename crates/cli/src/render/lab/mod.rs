@@ -16,7 +16,7 @@ use super::csv::io_error;
 
 pub use page::html;
 pub use plot::standing_svg;
-pub use table::markdown;
+pub use table::{figure, markdown};
 pub use text::{list, text};
 
 /// Writes a report as one line of JSON, or with line breaks.
@@ -109,7 +109,7 @@ pub fn list_csv<W: Write>(out: &mut W, all: &[Experiment]) -> io::Result<()> {
 }
 
 /// Returns the words for a comparison.
-fn words(verdict: Verdict) -> &'static str {
+pub fn words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Agrees => "agrees",
         Verdict::Direction => "direction only",

@@ -79,7 +79,7 @@ pub(super) fn shown(measure: &str, value: f64) -> String {
 }
 
 /// Returns a ratio or a value beside the published one, as people read it.
-pub(super) fn figure(measure: &str, ratio: bool, value: Option<f64>) -> String {
+pub fn figure(measure: &str, ratio: bool, value: Option<f64>) -> String {
     match value {
         None => "-".into(),
         Some(value) if ratio => format!("{value:.2} x"),
