@@ -118,9 +118,10 @@ pub fn choose<H: Host + ?Sized>(
     Decision { second_line, ..Decision::new(current, Reason::Held, Probe::Hit) }
 }
 
-/// Notes the position of a packet that was held on its flow's old CPU.
+/// Notes the position of a packet that was held on its flow's old CPU: `tail` is that of the CPU of
+/// the decision after the packet was put there.
 #[inline(always)]
-pub(super) fn enqueued(queue: &Queue<'_>, hash: FlowHash, decision: &Decision, tail: u32) {
+pub fn enqueued(queue: &Queue<'_>, hash: FlowHash, decision: &Decision, tail: u32) {
     if decision.reason == Reason::Held {
         OrderTable::new(queue.slots).set(hash, tail);
     }
@@ -144,7 +145,7 @@ fn spread<H: Host + ?Sized>(
     if settings.spill_above_packets == u32::MAX || first.reason == Reason::Local || keeps_order {
         return decision;
     }
-    let depth = |cpu| host.tail(cpu).wrapping_sub(host.head(cpu));
+    let depth = |cpu| host.waiting(cpu);
     if depth(first.cpu) <= settings.spill_above_packets {
         return decision;
     }

@@ -20,7 +20,7 @@ mod policy;
 mod socket;
 
 pub use class::{Class, PortRule};
-pub use flow_aware::{Aware, choose as choose_flow_aware};
+pub use flow_aware::{Aware, choose as choose_flow_aware, enqueued as enqueued_flow_aware};
 pub use linux::{KernelVersion, LinuxRules};
 #[cfg(target_has_atomic = "64")]
 pub use policy::{PolicyKind, Steering, Tables, UnknownPolicy};
@@ -148,6 +148,13 @@ pub trait Host {
 
     /// Returns the number of packets ever put on a CPU's backlog; wraps at 2^32.
     fn tail(&self, cpu: CpuId) -> u32;
+
+    /// Returns how many packets wait for a CPU. Differs from tail and head where those are told
+    /// late, so that no flow moves early.
+    #[inline(always)]
+    fn waiting(&self, cpu: CpuId) -> u32 {
+        self.tail(cpu).wrapping_sub(self.head(cpu))
+    }
 
     /// Returns the least loaded CPU that shares a cache with `cpu` if `cpu` cannot carry both the
     /// consumers that run there and their packets.

@@ -144,6 +144,18 @@ impl Bucket {
         false
     }
 
+    /// Returns the entry in a slot as it is, with the bucket's mark.
+    #[inline(always)]
+    pub(super) fn word(&self, slot: usize) -> Entry {
+        self.slot(slot).map_or(Entry(0), |word| Entry(word.load(Ordering::Relaxed)))
+    }
+
+    /// Returns the word of a slot.
+    #[inline(always)]
+    pub(super) fn slot(&self, slot: usize) -> Option<&AtomicU64> {
+        self.words.get(slot)
+    }
+
     /// Returns the eight words as they are in memory, for a copy of the table elsewhere.
     pub fn to_words(&self) -> [u64; WAYS] {
         core::array::from_fn(|slot| {

@@ -4,7 +4,8 @@
 //! [`DevFlows`] model the global and the per-queue table of Linux. [`OrderTable`] keeps the
 //! positions of flows that are between two CPUs, [`RepeatFilter`] tells hashes that come back
 //! from those that were seen once. [`probe_buckets`] and [`place_entry`] serve all planes; where
-//! Rust knows no compare-and-swap (eBPF), they and the order table are all there is.
+//! Rust knows no compare-and-swap (eBPF), they, [`record_entry`], [`withdraw_entry`] and the order
+//! table are all there is.
 
 mod bucket;
 mod dev;
@@ -13,6 +14,7 @@ mod entry;
 mod flow;
 mod order;
 mod probe;
+mod record;
 #[cfg(target_has_atomic = "64")]
 mod repeat;
 #[cfg(target_has_atomic = "64")]
@@ -27,6 +29,7 @@ pub use entry::{Entry, Epoch};
 pub use flow::FlowTable;
 pub use order::OrderTable;
 pub use probe::{Lookup, Place, place_entry, probe_buckets};
+pub use record::{record_entry, withdraw_entry};
 #[cfg(target_has_atomic = "64")]
 pub use repeat::RepeatFilter;
 #[cfg(target_has_atomic = "64")]
@@ -109,6 +112,37 @@ pub enum Recorded {
 }
 
 impl Recorded {
+    /// Number of variants.
+    pub const COUNT: usize = 9;
+
+    /// Names of the variants in outputs, in the order of [`index`](Self::index).
+    pub const NAMES: [&str; Self::COUNT] = [
+        "not-a-flow",
+        "muted",
+        "unchanged",
+        "refreshed",
+        "moved",
+        "inserted",
+        "evicted",
+        "cleared",
+        "contended",
+    ];
+
+    /// Returns the place of the variant's counter.
+    pub const fn index(self) -> usize {
+        match self {
+            Self::NotAFlow => 0,
+            Self::Muted => 1,
+            Self::Unchanged => 2,
+            Self::Refreshed => 3,
+            Self::Moved => 4,
+            Self::Inserted => 5,
+            Self::Evicted(_) => 6,
+            Self::Cleared => 7,
+            Self::Contended => 8,
+        }
+    }
+
     /// Returns whether memory of the table was written.
     pub const fn wrote(self) -> bool {
         match self {
