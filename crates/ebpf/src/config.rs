@@ -1,8 +1,9 @@
 //! Settings that the loader gives to the programs, in a map so that they can change while packets
 //! flow.
 
+use rxsteer_core::dissect::{Options, VlanHash};
 use rxsteer_core::hash::SoftHasher;
-use rxsteer_core::steer::Aware;
+use rxsteer_core::steer::{Aware, Class, Reason};
 
 /// Most CPUs that a receive queue may spread over; and, CPU ids being below it, most CPUs.
 pub const MAX_CPUS: usize = 256;
@@ -10,6 +11,21 @@ pub const MAX_CPUS: usize = 256;
 pub const MAX_QUEUES: u32 = 64;
 /// Slots of the order table of each queue.
 pub const ORDER_SLOTS: usize = 256;
+
+/// Flag of an array map whose values user space can map into its memory; each starts in a cache
+/// line of its own then, if its size is a multiple of one.
+pub const MMAPABLE: u32 = 1 << 10;
+
+/// What is read of a frame: as Linux does, but for what a socket does not know of its packets, the
+/// VLAN and the flow label of the sender.
+pub const OPTIONS: Options =
+    Options { vlan: VlanHash::Ignore, ignore_flow_label: true, ..Options::KERNEL };
+
+/// Returns the place of the counter of packets of a class that were decided on for a reason.
+#[inline(always)]
+pub const fn reason_index(class: Class, reason: Reason) -> usize {
+    class.index() * Reason::COUNT + reason.index()
+}
 
 /// Settings of the programs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

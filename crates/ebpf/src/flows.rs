@@ -6,14 +6,15 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::Array;
 use rxsteer_core::steer::Class;
 use rxsteer_core::table::{
-    Bucket, Entry, Epoch, Geometry, Lookup, Place, WAYS, place_entry, probe_buckets,
+    Bucket, Entry, Epoch, Geometry, Lookup, Place, Recorded, WAYS, place_entry, probe_buckets,
+    record_entry, withdraw_entry,
 };
 use rxsteer_core::{CpuId, FlowHash};
-use rxsteer_ebpf::Config;
+use rxsteer_ebpf::{Config, MMAPABLE};
 
 /// The buckets: those of TCP, then those of UDP. The loader sets how many.
 #[map]
-static FLOWS: Array<[u64; WAYS]> = Array::with_max_entries(2 * 8192, 0);
+static FLOWS: Array<[u64; WAYS]> = Array::with_max_entries(2 * 8192, MMAPABLE);
 
 const _: () = assert!(size_of::<Bucket>() == 8 * WAYS && align_of::<Bucket>() == 8);
 
@@ -45,17 +46,37 @@ impl Flows {
     /// Notes to which CPU a flow's packets go now.
     #[inline(always)]
     pub(crate) fn place(self, place: Place, seen: Entry, cpu: CpuId, moving: bool) -> bool {
-        const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
         place_entry(
             place,
             seen,
             cpu,
             moving,
             |index| self.bucket(index),
-            |word, old, new| {
-                // SAFETY: the word lives in a map and is made to be written while shared.
-                unsafe { atomic_cxchg::<u64, ORDER, ORDER>(word.as_ptr(), old, new).1 }
-            },
+            |word, old, new| swap(word.as_ptr(), old, new),
+        )
+    }
+
+    /// Records that the consumer of a flow runs on `cpu`.
+    #[inline(always)]
+    pub(crate) fn record(self, hash: FlowHash, cpu: CpuId, now: Epoch) -> Recorded {
+        record_entry(
+            self.geometry,
+            hash,
+            cpu,
+            now,
+            |index| self.bucket(index),
+            |word, old, new| swap(word.as_ptr(), old, new),
+        )
+    }
+
+    /// Forgets a flow and no other; returns whether there was one.
+    #[inline(always)]
+    pub(crate) fn withdraw(self, hash: FlowHash) -> bool {
+        withdraw_entry(
+            self.geometry,
+            hash,
+            |index| self.bucket(index),
+            |word, old, new| swap(word.as_ptr(), old, new),
         )
     }
 
@@ -66,4 +87,12 @@ impl Flows {
         // bucket is eight words of any value.
         Some(unsafe { &*bucket.cast() })
     }
+}
+
+/// Swaps `new` in for `old`; `false` if the word holds something else.
+#[inline(always)]
+fn swap(word: *mut u64, old: u64, new: u64) -> bool {
+    const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
+    // SAFETY: the word lives in a map and is made to be written while shared.
+    unsafe { atomic_cxchg::<u64, ORDER, ORDER>(word, old, new).1 }
 }

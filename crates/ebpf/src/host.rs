@@ -6,11 +6,9 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::Array;
 use rxsteer_core::CpuId;
 use rxsteer_core::steer::{Host, Queue};
-use rxsteer_ebpf::{MAX_CPUS, MAX_QUEUES, ORDER_SLOTS};
+use rxsteer_ebpf::{MAX_CPUS, MAX_QUEUES, ORDER_SLOTS, cpu_state};
 
-/// Online or not, head and tail of the backlog, and 0.
-#[map]
-static CPU_STATES: Array<[u32; 4]> = Array::with_max_entries(MAX_CPUS as u32, 0);
+use crate::backlog::Backlog;
 
 /// The packed list of CPUs of each queue.
 #[map]
@@ -44,16 +42,27 @@ pub(crate) struct MapHost;
 impl Host for MapHost {
     #[inline(always)]
     fn is_online(&self, cpu: CpuId) -> bool {
-        CPU_STATES.get(u32::from(cpu.0)).is_some_and(|state| state[0] != 0)
+        word(cpu, cpu_state::ONLINE) != 0
     }
 
     #[inline(always)]
     fn head(&self, cpu: CpuId) -> u32 {
-        CPU_STATES.get(u32::from(cpu.0)).map_or(0, |state| state[1])
+        word(cpu, cpu_state::HEAD)
     }
 
     #[inline(always)]
     fn tail(&self, cpu: CpuId) -> u32 {
-        CPU_STATES.get(u32::from(cpu.0)).map_or(0, |state| state[2])
+        word(cpu, cpu_state::TAIL)
     }
+
+    /// What was taken waits no longer, whether it is done or not.
+    #[inline(always)]
+    fn waiting(&self, cpu: CpuId) -> u32 {
+        word(cpu, cpu_state::TAIL).wrapping_sub(word(cpu, cpu_state::TAKEN))
+    }
+}
+
+#[inline(always)]
+fn word(cpu: CpuId, word: usize) -> u32 {
+    Backlog::of(u32::from(cpu.0)).map_or(0, |backlog| backlog.word(word) as u32)
 }

@@ -8,9 +8,12 @@
 #![forbid(unsafe_code)]
 
 mod config;
+pub mod cpu_state;
+mod offsets;
 mod seen;
 
-pub use config::{Config, MAX_CPUS, MAX_QUEUES, ORDER_SLOTS};
+pub use config::{Config, MAX_CPUS, MAX_QUEUES, MMAPABLE, OPTIONS, ORDER_SLOTS, reason_index};
+pub use offsets::{Offsets, place};
 pub use seen::Seen;
 
 /// Maps, by their names in the object.
@@ -21,7 +24,7 @@ pub mod map {
     ///
     /// [`Bucket::to_words`]: rxsteer_core::table::Bucket::to_words
     pub const FLOWS: &str = "FLOWS";
-    /// Array by CPU: online or not, head and tail of its backlog, 0.
+    /// Array by CPU: see [`cpu_state`](super::cpu_state).
     pub const CPU_STATES: &str = "CPU_STATES";
     /// Array by receive queue: how many CPUs, then their ids.
     pub const QUEUES: &str = "QUEUES";
@@ -29,20 +32,51 @@ pub mod map {
     pub const ORDER: &str = "ORDER";
     /// CPUMAP by CPU.
     pub const CPUS: &str = "CPUS";
-    /// Per-CPU array by [`Reason::index`](rxsteer_core::steer::Reason::index): packets.
+    /// Per-CPU array by [`reason_index`](super::reason_index): packets.
     pub const REASONS: &str = "REASONS";
     /// Array of one: the [`Seen`](super::Seen) of the last observed frame.
     pub const SEEN: &str = "SEEN";
+    /// Array of one: the kernel's number of the map [`CPUS`].
+    pub const IDS: &str = "IDS";
+    /// Hash map by socket cookie: the flow hash that a connected UDP socket is responsible for.
+    pub const SOCKETS: &str = "SOCKETS";
+    /// Per-CPU array by [`Recorded::index`](rxsteer_core::table::Recorded::index): what came of
+    /// hearing sockets.
+    pub const RECORDS: &str = "RECORDS";
+}
+
+/// Global variables, by their names in the object; the loader writes them before loading.
+pub mod global {
+    /// [`Offsets::to_words`](super::Offsets::to_words).
+    pub const OFFSETS: &str = "OFFSETS";
+    /// Number of the network namespace whose sockets are heard; 0: all.
+    pub const NAMESPACE: &str = "NAMESPACE";
 }
 
 /// Programs, by their names in the object.
 pub mod program {
     /// Steers: the program that a device gets.
     pub const STEER: &str = "rxsteer_steer";
-    /// Records what is read of each frame, as Linux reads it, and the decision; passes it.
+    /// Records what is read of each frame and the decision; passes it.
     pub const OBSERVE: &str = "rxsteer_observe";
     /// Spreads by a plain hash of addresses and ports, without tables: to measure against.
     pub const BARE: &str = "rxsteer_bare";
     /// Does nothing: the floor of every measurement.
     pub const PASS: &str = "rxsteer_pass";
+    /// On the entries of the CPUMAP: counts what each CPU takes.
+    pub const TAKEN: &str = "rxsteer_taken";
+    /// When a socket is closed for good: withdraws the flow of a UDP socket.
+    pub const RELEASED: &str = "rxsteer_released";
+    /// Programs on BTF tracepoints, and the tracepoint of each.
+    pub const EVENTS: [(&str, &str); 7] = [
+        ("rxsteer_slept", "sched_switch"),
+        ("rxsteer_lost_full", "xdp_cpumap_enqueue"),
+        ("rxsteer_lost_memory", "xdp_cpumap_kthread"),
+        ("rxsteer_lost_refused", "xdp_redirect_err"),
+        ("rxsteer_received", "sock_recv_length"),
+        ("rxsteer_sent", "sock_send_length"),
+        ("rxsteer_state", "inet_sock_set_state"),
+    ];
+    /// How many of [`EVENTS`], from the front, are about backlogs; the others hear sockets.
+    pub const BACKLOG_EVENTS: usize = 4;
 }

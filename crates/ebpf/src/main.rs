@@ -1,4 +1,5 @@
-//! The XDP programs: read the context, call core, map the answer to an XDP action.
+//! The eBPF programs: read the context, call core, map the answer to an XDP action; and hear what
+//! sockets and CPUs do.
 //!
 //! Built for `bpfel-unknown-none` by `cargo xtask ebpf`; on any other target this is an empty
 //! program, so that tools which walk over every package still build it.
@@ -15,6 +16,10 @@
 #![warn(missing_docs, unreachable_pub)]
 
 #[cfg(target_arch = "bpf")]
+mod backlog;
+#[cfg(target_arch = "bpf")]
+mod events;
+#[cfg(target_arch = "bpf")]
 mod flows;
 #[cfg(target_arch = "bpf")]
 mod frame;
@@ -22,6 +27,8 @@ mod frame;
 mod host;
 #[cfg(target_arch = "bpf")]
 mod programs;
+#[cfg(target_arch = "bpf")]
+mod sockets;
 
 #[cfg(not(target_arch = "bpf"))]
 fn main() {}

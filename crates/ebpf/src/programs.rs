@@ -8,12 +8,15 @@ use aya_ebpf::macros::{map, xdp};
 use aya_ebpf::maps::{Array, CpuMap, PerCpuArray};
 use aya_ebpf::programs::XdpContext;
 use rxsteer_core::bytes::{FORGET_CELLS, View};
-use rxsteer_core::dissect::{Dissected, Options, Start, dissect};
-use rxsteer_core::steer::{Class, Decision, Packet, PortRule, Reason, choose_flow_aware};
+use rxsteer_core::dissect::{Dissected, Start, dissect};
+use rxsteer_core::steer::{
+    Class, Decision, Packet, PortRule, Queue, Reason, choose_flow_aware, enqueued_flow_aware,
+};
 use rxsteer_core::table::Epoch;
 use rxsteer_core::{Bytes, CpuId, FlowHash};
-use rxsteer_ebpf::{Config, MAX_CPUS, Seen};
+use rxsteer_ebpf::{Config, MAX_CPUS, OPTIONS, Seen, reason_index};
 
+use crate::backlog;
 use crate::flows::Flows;
 use crate::frame::XdpFrame;
 use crate::host::{MapHost, queue};
@@ -39,9 +42,10 @@ static CONFIG: Array<[u64; Config::WORDS]> = Array::with_max_entries(1, 0);
 #[map]
 static CPUS: CpuMap = CpuMap::with_max_entries(MAX_CPUS as u32, 0);
 
-/// Packets by the reason of their decision.
+/// Packets by class and by the reason of their decision.
 #[map]
-static REASONS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Reason::COUNT as u32, 0);
+static REASONS: PerCpuArray<u64> =
+    PerCpuArray::with_max_entries((Class::COUNT * Reason::COUNT) as u32, 0);
 
 /// What was made of the last frame. For test runs, one at a time: CPUs would overwrite each other.
 #[map]
@@ -50,7 +54,7 @@ static SEEN: Array<Seen> = Array::with_max_entries(1, 0);
 /// Sends each packet to the CPU that core decides on.
 #[xdp]
 pub(crate) fn rxsteer_steer(ctx: XdpContext) -> u32 {
-    steer(&ctx).unwrap_or(XDP_PASS)
+    steer(&ctx)
 }
 
 /// Records what core makes of the frame, decision included, and passes it.
@@ -73,27 +77,66 @@ pub(crate) fn rxsteer_pass(_ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
+/// Returns the settings.
 #[inline(always)]
-fn steer(ctx: &XdpContext) -> Option<u32> {
-    let config = Config::from_words(CONFIG.get(0)?);
+pub(crate) fn config() -> Option<Config> {
+    Some(Config::from_words(CONFIG.get(0)?))
+}
+
+#[inline(always)]
+fn steer(ctx: &XdpContext) -> u32 {
+    let Some(Decided { hash, class, queue, decision }) = decided(ctx) else {
+        // A queue beyond the maps: without a say of ours, and counted all the same.
+        count(Class::Other, Reason::Local);
+        return XDP_PASS;
+    };
+    let Decision { cpu, reason, .. } = decision;
+    if reason == Reason::Shed {
+        count(class, reason);
+        return XDP_DROP;
+    }
+    if reason == Reason::Local {
+        count(class, reason);
+        return XDP_PASS;
+    }
+    let Ok(action) = CPUS.redirect(u32::from(cpu.0), u64::from(XDP_PASS)) else {
+        // No such entry: it was taken out a moment ago.
+        count(class, Reason::Local);
+        return XDP_PASS;
+    };
+    enqueued_flow_aware(&queue, hash, &decision, backlog::put(cpu));
+    count(class, reason);
+    action
+}
+
+/// A decision and what it is about.
+struct Decided {
+    hash: FlowHash,
+    class: Class,
+    queue: Queue<'static>,
+    decision: Decision,
+}
+
+#[inline(always)]
+fn decided(ctx: &XdpContext) -> Option<Decided> {
+    let config = config()?;
     let read = read(ctx, &config)?;
-    let decision = decide(ctx, &config, &read)?;
-    if let Some(count) = REASONS.get_ptr_mut(decision.reason.index() as u32) {
+    decide(ctx, &config, &read)
+}
+
+#[inline(always)]
+fn count(class: Class, reason: Reason) {
+    if let Some(count) = REASONS.get_ptr_mut(reason_index(class, reason) as u32) {
         // SAFETY: a value of a per-CPU map, which only this CPU writes.
         unsafe { *count += 1 };
-    }
-    match decision.reason {
-        Reason::Local => None,
-        Reason::Shed => Some(XDP_DROP),
-        _ => CPUS.redirect(u32::from(decision.cpu.0), u64::from(XDP_PASS)).ok(),
     }
 }
 
 #[inline(always)]
 fn observe(ctx: &XdpContext) -> Option<()> {
-    let config = Config::from_words(CONFIG.get(0)?);
+    let config = config()?;
     let read = read(ctx, &config)?;
-    let decision = decide(ctx, &config, &read)?;
+    let Decided { decision, .. } = decide(ctx, &config, &read)?;
     let seen = SEEN.get_ptr_mut(0)?;
     // SAFETY: a map value of plain integers, which lives as long as the program.
     unsafe { (*seen).write(read.out, read.stopped, read.hash, &decision) };
@@ -136,7 +179,7 @@ fn read<'a>(ctx: &XdpContext, config: &Config) -> Option<Read<'a>> {
     // zeroes, of which every field has a value.
     let (out, cells) = unsafe { (&mut (*scratch).dissected, cells(&raw mut (*scratch).cells)) };
     let frame = XdpFrame::new(ctx, cells);
-    let stopped = Seen::stopped(dissect(&frame, Start::Ethernet, &Options::KERNEL, out));
+    let stopped = Seen::stopped(dissect(&frame, Start::Ethernet, &OPTIONS, out));
     let stopped = frame.forget(0, stopped);
     let hash = if out.has_key() {
         FlowHash(frame.forget(1, config.hasher.hash_symmetric(&out.key).0))
@@ -147,7 +190,7 @@ fn read<'a>(ctx: &XdpContext, config: &Config) -> Option<Read<'a>> {
 }
 
 #[inline(always)]
-fn decide(ctx: &XdpContext, config: &Config, read: &Read<'_>) -> Option<Decision> {
+fn decide(ctx: &XdpContext, config: &Config, read: &Read<'_>) -> Option<Decided> {
     // SAFETY: the helpers have no conditions.
     let (cpu, ns) = unsafe { (bpf_get_smp_processor_id(), bpf_ktime_get_coarse_ns()) };
     let key = &read.out.key;
@@ -160,15 +203,17 @@ fn decide(ctx: &XdpContext, config: &Config, read: &Read<'_>) -> Option<Decision
         refused: false,
     };
     let flows = Flows::of(config, class)?;
-    Some(choose_flow_aware(
+    let queue = queue(ctx.rx_queue_index())?;
+    let decision = choose_flow_aware(
         &config.aware,
-        &queue(ctx.rx_queue_index())?,
+        &queue,
         &packet,
         &MapHost,
         Epoch::from_ns(ns),
         |hash, now| flows.lookup(hash, now),
         |place, seen, cpu, moving| flows.place(place, seen, cpu, moving),
-    ))
+    );
+    Some(Decided { hash: read.hash, class, queue, decision })
 }
 
 /// # Safety

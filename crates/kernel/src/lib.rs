@@ -6,13 +6,15 @@
 //! Elsewhere: what the programs decide (`rxsteer-core`); the layout of their maps
 //! (`rxsteer-ebpf`).
 
+mod btf;
 mod capabilities;
-mod maps;
+mod load;
 mod object;
 mod testrun;
 mod twin;
 mod verifier;
 
+pub use btf::BtfError;
 pub use capabilities::{Capability, missing_capabilities};
 pub use object::OBJECT;
 pub use testrun::{Action, Run, Setup, TestBed, TestRunError};

@@ -5,11 +5,11 @@
 use std::fs;
 use std::sync::atomic::AtomicU64;
 
-use rxsteer_core::dissect::{Dissected, Options, Start, dissect};
+use rxsteer_core::dissect::{Dissected, Start, dissect};
 use rxsteer_core::steer::{Class, Host, Packet, PortRule, Queue, choose_flow_aware};
 use rxsteer_core::table::{Bucket, Epoch, FlowTable, OrderTable, TableSizeError, WAYS};
 use rxsteer_core::{CpuId, FlowHash};
-use rxsteer_ebpf::{Config, ORDER_SLOTS, Seen};
+use rxsteer_ebpf::{Config, OPTIONS, ORDER_SLOTS, Seen};
 
 use crate::Setup;
 
@@ -80,7 +80,7 @@ impl Twin {
 
     fn read(&self, frame: &[u8]) -> (Dissected, u32, FlowHash) {
         let mut out = Dissected::EMPTY;
-        let stopped = Seen::stopped(dissect(frame, Start::Ethernet, &Options::KERNEL, &mut out));
+        let stopped = Seen::stopped(dissect(frame, Start::Ethernet, &OPTIONS, &mut out));
         let hash = if out.has_key() {
             self.config.hasher.hash_symmetric(&out.key)
         } else {

@@ -6,14 +6,15 @@
 //! Elsewhere: running a program over frames ([`crate::TestBed`]).
 //! Source: bpf(2), `BPF_PROG_LOAD`; the kernel's Documentation/bpf/verifier.rst.
 
-mod load;
+mod log;
 
 use std::collections::HashSet;
 use std::io;
 
-use aya::programs::{Program, ProgramError, ProgramInfo};
+use aya::programs::{ProgramError, ProgramInfo};
 
-use crate::maps::raw_fd;
+use crate::btf::BtfError;
+use crate::load::{self, Sizes, raw_fd};
 
 /// What the verifier said of an accepted program.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -47,9 +48,15 @@ pub enum VerifyError {
     /// A map is of a kind that this crate does not know.
     #[error("map {0} is of an unknown kind")]
     MapKind(String),
-    /// The program is of another type than XDP.
-    #[error("program {0} is no XDP program")]
+    /// The program is of a type that this crate does not know.
+    #[error("program {0} is of an unknown kind")]
     ProgramKind(String),
+    /// The kernel does not tell of its structures.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// The kernel does not tell of its tracepoints.
+    #[error("the kernel's BTF: {0}")]
+    KernelBtf(#[from] aya::BtfError),
     /// The verifier refuses the program.
     #[error("program {name} is refused ({cause}); the end of the verifier's log:\n{log}")]
     Refused {
@@ -78,7 +85,7 @@ pub enum VerifyError {
     },
 }
 
-/// Loads every XDP program of the object through the verifier, in the order of their names.
+/// Loads every program of the object through the verifier, in the order of their names.
 ///
 /// Needs the rights of [`missing_capabilities`](crate::missing_capabilities).
 ///
@@ -86,8 +93,9 @@ pub enum VerifyError {
 /// [`VerifyError::Refused`], with the end of the log, for the first program that the verifier
 /// refuses; the other variants for an object that cannot be taken apart.
 pub fn verify(object: &[u8]) -> Result<Vec<ProgramReport>, VerifyError> {
-    let loader = aya::EbpfLoader::new().load(object);
-    let mut ebpf = loader.map_err(|error| VerifyError::Object(Box::new(error)))?;
+    let loaded = load::prepare(object, Sizes::DEFAULT, load::offsets()?, 0);
+    let mut ebpf = loaded.map_err(|error| VerifyError::Object(Box::new(error)))?;
+    let btf = aya::Btf::from_sys_fs()?;
     let linked = link(object, &ebpf)?;
 
     let mut names: Vec<&String> = linked.programs.keys().collect();
@@ -97,13 +105,14 @@ pub fn verify(object: &[u8]) -> Result<Vec<ProgramReport>, VerifyError> {
         .map(|name| {
             let program = &linked.programs[name];
             let instructions = &linked.functions[&program.function_key()].instructions;
-            let log = load::with_log(name, &program.license, instructions)?;
+            let kind = log::Kind::of(name, &program.section, &btf)?;
+            let log = log::with_log(name, kind, &program.license, instructions)?;
             let (Some(verified_instructions), Some(stack_bytes)) =
                 (number_after(&log, "processed "), stack_depth(&log))
             else {
                 return Err(VerifyError::Log { name: name.clone(), log });
             };
-            let info = info(&mut ebpf, name)?;
+            let info = info(&mut ebpf, name, &btf)?;
             Ok(ProgramReport {
                 name: name.clone(),
                 instructions: instructions.len() as u32,
@@ -132,11 +141,11 @@ fn link(object: &[u8], ebpf: &aya::Ebpf) -> Result<aya_obj::Object, VerifyError>
     Ok(parsed)
 }
 
-fn info(ebpf: &mut aya::Ebpf, name: &str) -> Result<ProgramInfo, VerifyError> {
-    let Some(Program::Xdp(program)) = ebpf.program_mut(name) else {
+fn info(ebpf: &mut aya::Ebpf, name: &str, btf: &aya::Btf) -> Result<ProgramInfo, VerifyError> {
+    let Some(program) = ebpf.program_mut(name) else {
         return Err(VerifyError::ProgramKind(name.to_owned()));
     };
-    let told = program.load().and_then(|()| program.info());
+    let told = load::load(program, name, Some(btf)).and_then(|()| program.info());
     told.map_err(|source| VerifyError::Info { name: name.to_owned(), source: Box::new(source) })
 }
 

@@ -4,7 +4,10 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type};
+use aya_obj::ProgramSection;
+use aya_obj::btf::{Btf, BtfKind};
+use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type};
+use rxsteer_ebpf::program;
 
 use super::VerifyError;
 
@@ -17,18 +20,55 @@ const LOG_BYTES: usize = 16 << 20;
 /// How much of a refusal is shown.
 const LOG_LINES: usize = 60;
 
+/// What the kernel must know of a program's kind.
+#[derive(Clone, Copy)]
+pub(super) struct Kind {
+    program: bpf_prog_type,
+    attach: bpf_attach_type,
+    /// Type of the tracepoint in the kernel's BTF; 0 for other kinds.
+    event: u32,
+}
+
+impl Kind {
+    /// Returns the kind of a program by its section.
+    pub(super) fn of(name: &str, section: &ProgramSection, btf: &Btf) -> Result<Self, VerifyError> {
+        let unknown = || VerifyError::ProgramKind(name.to_owned());
+        let kind = |program, attach| Self { program, attach, event: 0 };
+        Ok(match section {
+            ProgramSection::Xdp { attach_type, .. } => {
+                kind(bpf_prog_type::BPF_PROG_TYPE_XDP, (*attach_type).into())
+            }
+            ProgramSection::CgroupSock { attach_type } => {
+                kind(bpf_prog_type::BPF_PROG_TYPE_CGROUP_SOCK, (*attach_type).into())
+            }
+            ProgramSection::BtfTracePoint => {
+                let event = program::EVENTS.iter().find(|(this, _)| *this == name);
+                let (_, event) = event.ok_or_else(unknown)?;
+                let name = format!("btf_trace_{event}");
+                Self {
+                    program: bpf_prog_type::BPF_PROG_TYPE_TRACING,
+                    attach: bpf_attach_type::BPF_TRACE_RAW_TP,
+                    event: btf.id_by_type_name_kind(&name, BtfKind::Typedef)?,
+                }
+            }
+            _ => return Err(unknown()),
+        })
+    }
+}
+
 /// Loads the program, unloads it and returns the counts of the log.
 pub(super) fn with_log(
     name: &str,
+    kind: Kind,
     license: &CStr,
     instructions: &[bpf_insn],
 ) -> Result<String, VerifyError> {
     let mut log = vec![0u8; LOG_BYTES];
-    if prog_load(license, instructions, LOG_STATS, &mut log).is_ok() {
+    if prog_load(kind, license, instructions, LOG_STATS, &mut log).is_ok() {
         return Ok(text(&log));
     }
     log.fill(0);
-    match prog_load(license, instructions, LOG_STATS | LOG_INSTRUCTIONS, &mut log) {
+    match prog_load(kind, license, instructions, LOG_STATS | LOG_INSTRUCTIONS, &mut log) {
         Ok(_) => Ok(text(&log)),
         Err(cause) => {
             let log = text(&log);
@@ -46,6 +86,7 @@ fn text(log: &[u8]) -> String {
 }
 
 fn prog_load(
+    kind: Kind,
     license: &CStr,
     instructions: &[bpf_insn],
     log_level: u32,
@@ -56,7 +97,9 @@ fn prog_load(
     let mut attr: bpf_attr = unsafe { std::mem::zeroed() };
     // SAFETY: BPF_PROG_LOAD uses this member of the union, and every bit pattern is valid for it.
     let load = unsafe { &mut attr.__bindgen_anon_3 };
-    load.prog_type = bpf_prog_type::BPF_PROG_TYPE_XDP as u32;
+    load.prog_type = kind.program as u32;
+    load.expected_attach_type = kind.attach as u32;
+    load.attach_btf_id = kind.event;
     load.insns = instructions.as_ptr() as u64;
     load.insn_cnt = instructions.len() as u32;
     load.license = license.as_ptr() as u64;

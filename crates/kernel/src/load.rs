@@ -1,0 +1,96 @@
+//! Loading the object: its maps sized, its globals set, each program by its kind.
+
+use aya::maps::Map;
+use aya::programs::{Program, ProgramError};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use rxsteer_ebpf::{Offsets, global, map, program};
+
+use crate::btf::{BtfError, Types};
+
+/// What the loader is told before anything is loaded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Sizes {
+    /// Buckets of the flow tables, both together.
+    pub(crate) buckets: u32,
+    /// Entries of the CPUMAP; `None`: as many as the object says.
+    pub(crate) cpus: Option<u32>,
+    /// Connected UDP sockets whose flows are kept in mind; `None`: as many as the object says.
+    pub(crate) sockets: Option<u32>,
+}
+
+impl Sizes {
+    /// As the object says.
+    pub(crate) const DEFAULT: Self = Self { buckets: 2 * 8192, cpus: None, sockets: None };
+}
+
+/// Prepares the object: creates its maps. `namespace` is that of the sockets to hear; 0: all.
+pub(crate) fn prepare(
+    object: &[u8],
+    sizes: Sizes,
+    offsets: Offsets,
+    namespace: u32,
+) -> Result<Ebpf, EbpfError> {
+    let offsets = offsets.to_words();
+    let mut loader = EbpfLoader::new();
+    loader
+        .map_max_entries(map::FLOWS, sizes.buckets.max(1))
+        .override_global(global::OFFSETS, &offsets, false)
+        .override_global(global::NAMESPACE, &namespace, false);
+    if let Some(cpus) = sizes.cpus {
+        loader.map_max_entries(map::CPUS, cpus);
+    }
+    if let Some(sockets) = sizes.sockets {
+        loader.map_max_entries(map::SOCKETS, sockets);
+    }
+    loader.load(object)
+}
+
+/// Loads one program into the kernel.
+pub(crate) fn load(
+    program: &mut Program,
+    name: &str,
+    btf: Option<&Btf>,
+) -> Result<(), ProgramError> {
+    match program {
+        Program::Xdp(program) => program.load(),
+        Program::CgroupSock(program) => program.load(),
+        Program::BtfTracePoint(program) => {
+            let event = program::EVENTS.iter().find(|(this, _)| *this == name);
+            let (Some((_, event)), Some(btf)) = (event, btf) else {
+                return Err(ProgramError::UnexpectedProgramType);
+            };
+            program.load(event, btf)
+        }
+        _ => Err(ProgramError::UnexpectedProgramType),
+    }
+}
+
+/// Returns where the running kernel keeps what the programs read of sockets.
+pub(crate) fn offsets() -> Result<Offsets, BtfError> {
+    let types = Types::of_kernel()?;
+    let common = |member| types.offset("sock", &["__sk_common", member]);
+    Ok(Offsets {
+        family: common("skc_family")?,
+        state: common("skc_state")?,
+        peer_v4: common("skc_daddr")?,
+        own_v4: common("skc_rcv_saddr")?,
+        peer_port: common("skc_dport")?,
+        own_port: common("skc_num")?,
+        peer_v6: common("skc_v6_daddr")?,
+        own_v6: common("skc_v6_rcv_saddr")?,
+        protocol: types.offset("sock", &["sk_protocol"])?,
+        namespace: common("skc_net")?,
+        namespace_number: types.offset("net", &["ns", "inum"])?,
+    })
+}
+
+/// Returns the descriptor of a map of one of the kinds that the programs declare.
+pub(crate) fn raw_fd(map: &Map) -> Option<std::os::fd::RawFd> {
+    use std::os::fd::{AsFd as _, AsRawFd as _};
+    match map {
+        Map::Array(data) | Map::PerCpuArray(data) | Map::CpuMap(data) | Map::LruHashMap(data) => {
+            Some(data.fd().as_fd().as_raw_fd())
+        }
+        _ => None,
+    }
+}
