@@ -326,16 +326,16 @@ impl<P> Cpu<P> {
                 }
             }
             if self.settings.gro && !std::mem::replace(&mut poll.flushed, true) {
-                self.flush(now_ns, machine);
+                self.flush(now_ns);
                 continue;
             }
-            return Begun::Over(self.end_poll(machine));
+            return Begun::Over(self.end_poll(now_ns, machine));
         }
     }
 
     /// Makes ready what is held for merging when a poll takes no more: all of it, unless a queue
     /// that is through waits for more until a timeout.
-    fn flush<M: Machine<P>>(&mut self, now_ns: u64, machine: &mut M) {
+    fn flush(&mut self, now_ns: u64) {
         let Some(Poll { napi, packets, .. }) = self.poll else { return };
         let Instance { source, gro, .. } = &mut self.instances[usize::from(napi.0)];
         if gro.is_empty() {
@@ -348,9 +348,6 @@ impl<P> Cpu<P> {
             return gro.flush(out);
         }
         gro.flush_older((now_ns + 1).saturating_sub(timeout_ns), out);
-        if let Some(oldest_ns) = gro.oldest_ns() {
-            machine.poll_at(self.id, napi, oldest_ns + timeout_ns);
-        }
     }
 
     /// Returns the next step of a packet that is to be processed here.
@@ -369,7 +366,7 @@ impl<P> Cpu<P> {
         Hand::Train { train: Train::one(packet), from }
     }
 
-    fn end_poll<M: Machine<P>>(&mut self, machine: &mut M) -> Polled {
+    fn end_poll<M: Machine<P>>(&mut self, now_ns: u64, machine: &mut M) -> Polled {
         let Poll { napi, packets, .. } = self.poll.take().expect("the caller saw it");
         let instance = &mut self.instances[usize::from(napi.0)];
         let full = packets >= self.settings.limits.weight;
@@ -382,6 +379,12 @@ impl<P> Cpu<P> {
             Source::None => true,
         };
         instance.scheduled = !through;
+        if through && let Some(oldest_ns) = instance.gro.oldest_ns() {
+            // Not before the poll is over: while it delivers, it is scheduled, and a timer that
+            // goes off then would find nothing to do.
+            let at_ns = (oldest_ns + self.settings.gro_flush_ns).max(now_ns);
+            machine.poll_at(self.id, napi, at_ns);
+        }
         Polled { napi, packets, through }
     }
 
@@ -404,13 +407,7 @@ impl<P> Cpu<P> {
                 let gro = &mut self.instances[usize::from(napi.0)].gro;
                 gro.push(packet, Some(segment), now_ns, |train| self.ready.push_back(train));
             }
-            Hand::Train { train, .. } => {
-                self.counts.trains += 1;
-                self.counts.processed += train.count() as u64;
-                if let Some(reading) = stages.deliver(train, self.id, now_ns) {
-                    machine.wake(self.id, reading, now_ns);
-                }
-            }
+            Hand::Train { train, .. } => self.deliver(train, now_ns, machine, stages),
             Hand::Signals => {
                 while let Some(to) = self.owed.pop() {
                     self.counts.signals += 1;
@@ -450,7 +447,33 @@ impl<P> Cpu<P> {
             self.hand = self.unmerged(packet, None, stages);
             return;
         }
+        if let Some(train) = self.held_of_flow(&packet, stages) {
+            // It was processed here until now, and must not be overtaken on the other CPU.
+            self.deliver(train, at.now_ns, machine, stages);
+        }
         self.enqueue(packet, at, choice, machine, stages);
+    }
+
+    /// Returns what the poll under way, or an earlier one of its queue, holds of a packet's flow.
+    #[inline]
+    fn held_of_flow<S: Stages<Packet = P>>(&mut self, packet: &P, stages: &S) -> Option<Train<P>> {
+        let gro = &mut self.instances[usize::from(self.poll?.napi.0)].gro;
+        if gro.is_empty() {
+            return None;
+        }
+        gro.take(&stages.segment(packet)?)
+    }
+
+    fn deliver<M, S>(&mut self, train: Train<P>, now_ns: u64, machine: &mut M, stages: &mut S)
+    where
+        M: Machine<P>,
+        S: Stages<Packet = P>,
+    {
+        self.counts.trains += 1;
+        self.counts.processed += train.count() as u64;
+        if let Some(reading) = stages.deliver(train, self.id, now_ns) {
+            machine.wake(self.id, reading, now_ns);
+        }
     }
 
     fn enqueue<M, S>(&mut self, packet: P, at: At, choice: Choice, machine: &mut M, stages: &mut S)

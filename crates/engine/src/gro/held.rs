@@ -103,6 +103,13 @@ impl<P> Gro<P> {
         list.push(Held { segment, train, since_ns: now_ns, before });
     }
 
+    /// Takes out the train that a packet's flow has here: the packet goes another way.
+    pub fn take(&mut self, segment: &Segment) -> Option<Train<P>> {
+        let list = &mut self.lists[segment.hash.0 as usize % LISTS];
+        let at = list.iter().position(|held| held.segment.is_of_flow(segment))?;
+        Some(list.remove(at).train)
+    }
+
     /// Gives out all that is held: the poll is over.
     #[inline]
     pub fn flush(&mut self, out: impl FnMut(Train<P>)) {

@@ -158,6 +158,19 @@ fn a_packet_without_a_segment_goes_at_once() {
     assert_eq!((trains, gro.passed()), (vec![Train::one(1)], 1));
 }
 
+#[test]
+fn the_train_of_a_flow_can_be_taken_out_and_no_other() {
+    let mut gro = Gro::new();
+    for (name, flow) in [("a", 1), ("b", 9), ("c", 1)] {
+        gro.push(name, Some(of_flow(flow, 100)), 0, |_| panic!("both are held"));
+    }
+    assert!(gro.take(&of_flow(17, 100)).is_none());
+    assert!(gro.take(&of_flow(1, 50)).unwrap().packets().eq(&["a", "c"]));
+    assert!(gro.take(&of_flow(1, 100)).is_none());
+    assert_eq!(gro.passed(), 1);
+    gro.flush(|train| assert!(train.packets().eq(&["b"])));
+}
+
 /// A datagram as the generator makes it: who, what, and the bytes.
 #[derive(Clone, Debug)]
 struct Datagram {

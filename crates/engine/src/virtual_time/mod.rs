@@ -375,6 +375,8 @@ impl<P> VirtualTime<P> {
         {
             self.coming.push((end, Event::Piece(cpu)));
         }
+        // Also those of a poll that was over at once.
+        self.coming.append(&mut self.world.timers);
     }
 
     fn enter_coming(&mut self) {
