@@ -13,6 +13,8 @@
 //! | [`overload`] | shedding early, placing beside, spilling |
 //! | [`virtual_time`] | the executor of discrete events |
 //! | [`threads`] | the executor of real threads |
+//! | [`ready`] | which sockets of a reader have something to read |
+//! | [`udp`] | the stages of real frames: steering, sockets, readers |
 //!
 //! The seam to the caller is one trait, [`Stages`]: it owns everything that is decided (tables,
 //! sockets, counters), the engine owns queues and time.
@@ -30,10 +32,15 @@ pub mod flow_limit;
 pub mod gro;
 mod machine;
 pub mod overload;
+pub mod ready;
 mod settings;
 pub mod softirq;
 mod stages;
+// Model checks are of queues alone: under Loom the core's tables want Loom's atomics.
+#[cfg(not(loom))]
 pub mod threads;
+#[cfg(not(loom))]
+pub mod udp;
 pub mod virtual_time;
 
 pub use costs::Costs;

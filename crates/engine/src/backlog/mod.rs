@@ -21,8 +21,6 @@
 //! there uncounted; here there is one queue and one count, and memory is bounded by it.
 
 mod local;
-#[cfg(all(test, loom))]
-mod model_check;
 mod shared;
 mod sync;
 #[cfg(all(test, not(loom)))]

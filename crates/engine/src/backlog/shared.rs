@@ -144,6 +144,15 @@ impl<P> Backlog<P> {
         count
     }
 
+    /// Takes the oldest packet; it is in work until [`finish`](Self::finish).
+    #[inline]
+    pub fn take_one(&self) -> Option<P> {
+        let packet = self.ring.pop()?;
+        let taken = &self.owner.0.taken;
+        taken.store(taken.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        Some(packet)
+    }
+
     /// Moves the head on: so many of the packets taken are delivered or dropped.
     pub fn finish(&self, count: u32) {
         let Owner { head, taken } = &self.owner.0;

@@ -1,16 +1,20 @@
-//! Every interleaving of a few threads: `RUSTFLAGS="--cfg loom" cargo test -p rxsteer-engine --lib
-//! --release model_check`. A lost signal shows as a deadlock: the owner sleeps for ever.
+//! A few threads on a backlog and on a reader's list, in every order that their operations can have.
 //!
-//! The ring is a locked queue here, so what is checked is the protocol around it: places, positions,
-//! the mark, the signals, closing.
+//! `RUSTFLAGS="--cfg loom" cargo test -p rxsteer-engine --release --test loom`
+//!
+//! A lost signal shows as a deadlock: the owner sleeps for ever. The queues inside are locked ones
+//! here, so what is checked is the protocol around them: places, positions, marks, signals, closing.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
 
-use loom::sync::Notify;
 use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::{Mutex, Notify};
 use loom::thread;
 
-use super::*;
+use rxsteer_engine::backlog::{Backlog, Refused};
+use rxsteer_engine::ready::{Mark, Ready};
 
 /// A backlog, its owner's bell, and how often it rang.
 struct Cpu {
@@ -61,8 +65,12 @@ impl Cpu {
 
 /// Explores with at most three preemptions, which is what bugs of this kind need.
 fn explore(model: impl Fn() + Sync + Send + 'static) {
+    explore_within(3, model);
+}
+
+fn explore_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
@@ -76,7 +84,7 @@ fn spawn<T: 'static>(
 
 #[test]
 fn an_owner_that_sleeps_is_signalled_and_two_producers_keep_their_order() {
-    explore(|| {
+    explore_within(2, || {
         let cpu = Cpu::new(8);
         let one = spawn(&cpu, |cpu| (cpu.put(1).unwrap(), cpu.put(2).unwrap()));
         let other = spawn(&cpu, |cpu| cpu.put(11).unwrap());
@@ -200,5 +208,39 @@ fn what_has_a_place_when_the_cpu_goes_offline_is_drained_and_the_rest_is_given_b
         cpu.bell.wait();
         cpu.poll(&mut out);
         assert_eq!(out.last(), Some(&3));
+    });
+}
+
+/// Two producers queue datagrams to a socket while its reader reads: afterwards nothing waits
+/// in a socket that is in no list, and no socket is in the list twice.
+#[test]
+fn a_socket_with_something_to_read_is_in_the_list_once() {
+    loom::model(|| {
+        let ready = Arc::new(Ready::new());
+        let socket = Arc::new((Mark::new(), Mutex::new(0)));
+        let queue = |ready: &Ready<()>, socket: &(Mark, Mutex<u32>)| {
+            *socket.1.lock().unwrap() += 1;
+            ready.note(&socket.0, || ());
+        };
+        let producers = [0, 1].map(|_| {
+            let (ready, socket) = (Arc::clone(&ready), Arc::clone(&socket));
+            thread::spawn(move || queue(&ready, &socket))
+        });
+        let turn = || {
+            let Some(()) = ready.take() else { return 0 };
+            let read = std::mem::take(&mut *socket.1.lock().unwrap());
+            ready.leave(&socket.0, || (), || *socket.1.lock().unwrap() > 0);
+            read
+        };
+        let mut read = turn();
+        for producer in producers {
+            producer.join().unwrap();
+        }
+        while !ready.is_empty() {
+            read += turn();
+        }
+        assert_eq!(read, 2);
+        queue(&ready, &socket);
+        assert!(ready.take().is_some() && ready.take().is_none());
     });
 }
