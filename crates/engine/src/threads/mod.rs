@@ -1,1 +1,38 @@
-//! The executor of real threads.
+//! The executor of real threads: one for each CPU, and one for each reader, over a loopback device.
+//!
+//! [`run`] starts them, hands the caller a [`Host`] to send frames with, and ends them when all that
+//! was sent is processed and read. A CPU's thread polls as [`crate::cpu`] and [`crate::softirq`] say
+//! and sleeps when nothing is scheduled; a reader's thread reads until nothing is left and sleeps.
+//! Both are pinned to a CPU of the machine, if it lets them ([`pin`](Setup::pin)).
+//!
+//! | mode | what a thread of a CPU does |
+//! | --- | --- |
+//! | `inline` | runs of the softirq, one after the other while there is work |
+//! | `ksoftirqd` | the same, but lets others run after each run that had to stop |
+//! | `threaded` | its instances in turn, and lets others run after each poll |
+//!
+//! In no mode can it run ahead of a reader that the machine has put on the CPU: no unprivileged thread
+//! can. Who comes first is for virtual time to show; here the machine's scheduler shares the CPU.
+//!
+//! The device is a ring for each queue, with its interrupt: who puts a frame in and finds it armed
+//! wakes the queue's CPU. Rings are [`Backlog`](crate::backlog::Backlog)s, so the same protocol
+//! rules both, and its model checks stand for both.
+//!
+//! CPUs go offline and come back, as in Linux, while nobody is in the middle of a run: then what
+//! waits on their backlog is chosen for again, in order, and their queues go to another CPU.
+//!
+//! Always true: a thread that sleeps is woken when there is work for it; no packet is taken by two
+//! threads; every frame that [`Host::send`] accepted is processed before [`run`] returns.
+//! Elsewhere: what happens to a packet ([`crate::Stages`], [`crate::udp`]).
+
+mod host;
+mod pin;
+mod run;
+mod seat;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod world;
+
+pub use host::Host;
+pub use run::{Finished, Setup, SetupError, run};
+pub use seat::Seated;
