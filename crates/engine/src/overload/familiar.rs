@@ -39,6 +39,8 @@ impl Default for FamiliarSettings {
 pub struct Familiar {
     settings: FamiliarSettings,
     buckets: Vec<Bucket>,
+    epoch: u16,
+    epoch_ends_ns: u64,
 }
 
 const WAYS: usize = 8;
@@ -69,7 +71,8 @@ impl Familiar {
             epoch_ns: settings.epoch_ns.max(1),
             buckets: settings.buckets.clamp(1, 1 << 24).next_power_of_two(),
         };
-        Self { settings, buckets: vec![Bucket::default(); settings.buckets as usize] }
+        let buckets = vec![Bucket::default(); settings.buckets as usize];
+        Self { settings, buckets, epoch: 0, epoch_ends_ns: settings.epoch_ns }
     }
 
     /// Returns the bytes of the table.
@@ -77,10 +80,16 @@ impl Familiar {
         self.buckets.len() * size_of::<Bucket>()
     }
 
-    /// Returns the epoch of a time, for [`sight`](Self::sight).
+    /// Returns the epoch of a time, for [`sight`](Self::sight). Time that goes back is taken as
+    /// standing still.
     #[inline]
-    pub fn epoch(&self, now_ns: u64) -> u16 {
-        (now_ns / self.settings.epoch_ns) as u16
+    pub fn epoch(&mut self, now_ns: u64) -> u16 {
+        if now_ns >= self.epoch_ends_ns {
+            let epoch = now_ns / self.settings.epoch_ns;
+            self.epoch = epoch as u16;
+            self.epoch_ends_ns = (epoch + 1).saturating_mul(self.settings.epoch_ns);
+        }
+        self.epoch
     }
 
     /// Notes a sighting of a keyed hash and returns whether it is familiar.

@@ -40,26 +40,31 @@ pub struct InFlight {
     started_ns: u64,
     period_ns: u64,
     parts: [u64; GENERATIONS],
-    packets: [u32; GENERATIONS],
+    packets: [u64; GENERATIONS],
+    /// Sums of the two, and when the next generation begins.
+    all_parts: u64,
+    all_packets: u64,
+    ends_ns: u64,
 }
 
 impl InFlight {
     /// Makes an empty count; no packet is on its way for longer than `longest_ns`.
     pub fn new(longest_ns: u64, now_ns: u64) -> Self {
         let period_ns = longest_ns.div_ceil(GENERATIONS as u64 - 1).max(1);
-        Self { period_ns, started_ns: now_ns, ..Self::default() }
+        let ends_ns = now_ns.saturating_add(period_ns);
+        Self { period_ns, started_ns: now_ns, ends_ns, ..Self::default() }
     }
 
     /// Returns the packets that are counted as on their way.
     #[inline]
-    pub fn packets(&self) -> u64 {
-        self.packets.iter().map(|n| u64::from(*n)).sum()
+    pub const fn packets(&self) -> u64 {
+        self.all_packets
     }
 
     /// Returns the parts of the room that they use.
     #[inline]
-    pub fn parts(&self) -> u64 {
-        self.parts.iter().sum()
+    pub const fn parts(&self) -> u64 {
+        self.all_parts
     }
 
     /// Counts a packet that was let in.
@@ -67,7 +72,9 @@ impl InFlight {
     pub fn begin(&mut self, slot: u16, charge: u32) -> Ticket {
         let at = usize::from(self.generation) % GENERATIONS;
         self.parts[at] += u64::from(charge);
-        self.packets[at] = self.packets[at].saturating_add(1);
+        self.packets[at] += 1;
+        self.all_parts += u64::from(charge);
+        self.all_packets += 1;
         Ticket { charge, slot, generation: self.generation }
     }
 
@@ -81,8 +88,11 @@ impl InFlight {
         if usize::from(age) >= GENERATIONS || self.packets[at] == 0 {
             return false;
         }
+        let parts = self.parts[at].min(u64::from(ticket.charge));
         self.packets[at] -= 1;
-        self.parts[at] = self.parts[at].saturating_sub(u64::from(ticket.charge));
+        self.parts[at] -= parts;
+        self.all_packets -= 1;
+        self.all_parts -= parts;
         true
     }
 
@@ -91,15 +101,21 @@ impl InFlight {
     /// One comparison unless a period has passed. Time that goes back is taken as standing still.
     #[inline]
     pub fn audit(&mut self, now_ns: u64) -> u64 {
-        if now_ns.saturating_sub(self.started_ns) < self.period_ns { 0 } else { self.turn(now_ns) }
+        if now_ns < self.ends_ns { 0 } else { self.turn(now_ns) }
     }
 
     /// Forgets everything; tickets given out before are void.
     pub fn reset(&mut self, now_ns: u64) {
         self.generation = self.generation.wrapping_add(GENERATIONS as u16);
-        self.started_ns = now_ns;
+        self.start(now_ns);
         self.parts = [0; GENERATIONS];
         self.packets = [0; GENERATIONS];
+        (self.all_parts, self.all_packets) = (0, 0);
+    }
+
+    fn start(&mut self, now_ns: u64) {
+        self.started_ns = now_ns;
+        self.ends_ns = now_ns.saturating_add(self.period_ns);
     }
 
     #[cold]
@@ -109,10 +125,11 @@ impl InFlight {
         for _ in 0..passed.min(GENERATIONS as u64) {
             self.generation = self.generation.wrapping_add(1);
             let at = usize::from(self.generation) % GENERATIONS;
-            healed += u64::from(std::mem::take(&mut self.packets[at]));
-            self.parts[at] = 0;
+            healed += std::mem::take(&mut self.packets[at]);
+            self.all_parts -= std::mem::take(&mut self.parts[at]);
         }
-        self.started_ns = self.started_ns.saturating_add(passed.saturating_mul(self.period_ns));
+        self.all_packets -= healed;
+        self.start(self.started_ns.saturating_add(passed.saturating_mul(self.period_ns)));
         healed
     }
 }

@@ -271,8 +271,8 @@ impl Shedder {
 
     /// Decides about a packet for a socket with this room.
     ///
-    /// No allocation. Reads one or two lines while the socket has room; while it is half full, up to
-    /// eight, and hashes twice.
+    /// No allocation. Takes about as long as four software hashes of a flow while the socket has
+    /// room, and as seven while it is half full (`cargo bench -p rxsteer-engine --bench overload`).
     #[inline]
     pub fn judge(&mut self, offer: &Offer, room: &Room, now_ns: u64) -> Verdict {
         self.counts.offered += 1;

@@ -12,6 +12,7 @@ struct Bench {
     under_way: VecDeque<(u64, usize, Ticket)>,
     senders: Vec<Sender>,
     delay: u64,
+    limit_bytes: u64,
     read: u64,
     refused_by_socket: u64,
     state: u64,
@@ -24,6 +25,7 @@ struct Sender {
     source: Source,
     class: Class,
     known_flow: bool,
+    true_size: u32,
     offered: u64,
     shed: u64,
     read: u64,
@@ -53,6 +55,7 @@ impl Bench {
             under_way: VecDeque::new(),
             senders: Vec::new(),
             delay: 20,
+            limit_bytes: u64::MAX,
             read: 0,
             refused_by_socket: 0,
             state: 1,
@@ -66,6 +69,7 @@ impl Bench {
             source,
             class: Class::Udp,
             known_flow: false,
+            true_size: 1,
             offered: 0,
             shed: 0,
             read: 0,
@@ -76,6 +80,20 @@ impl Bench {
     fn random(&mut self) -> u32 {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.state >> 33) as u32
+    }
+
+    /// 256 packets, unless bytes limit it.
+    fn room(&self) -> Room {
+        let used_packets = self.queue.len() as u64;
+        let sizes = self.queue.iter().map(|n| u64::from(self.senders[*n].true_size));
+        match self.limit_bytes {
+            u64::MAX => Room::packets(used_packets, LIMIT),
+            limit_bytes => Room {
+                used_bytes: sizes.sum(),
+                limit_bytes,
+                ..Room::packets(used_packets, u64::MAX)
+            },
+        }
     }
 
     fn offer(&mut self, sender: usize, now_ns: u64, step: u64) {
@@ -95,9 +113,9 @@ impl Bench {
             source,
             class: s.class,
             known_flow: s.known_flow,
-            true_size: 1,
+            true_size: s.true_size,
         };
-        let room = Room::packets(self.queue.len() as u64, LIMIT);
+        let room = self.room();
         match self.shedder.judge(&offer, &room, now_ns) {
             Verdict::Admit { ticket, .. } => {
                 self.under_way.push_back((step + self.delay, sender, ticket));
@@ -130,7 +148,7 @@ impl Bench {
             while self.under_way.front().is_some_and(|(until, ..)| *until <= step) {
                 let (_, sender, ticket) = self.under_way.pop_front().unwrap();
                 self.shedder.reached(ticket);
-                if self.queue.len() as u64 >= LIMIT {
+                if !self.room().takes(self.senders[sender].true_size) {
                     self.refused_by_socket += 1;
                 } else {
                     self.queue.push_back(sender);
@@ -229,6 +247,21 @@ fn many_prefixes_each_below_the_fair_share_lose_nothing() {
     let shed: u64 = clients.iter().map(|n| bench.senders[*n].shed).sum();
     assert_eq!((shed, bench.refused_by_socket), (0, 0));
     assert!(bench.use_of_reader(FLOODED) > 0.99);
+}
+
+#[test]
+fn a_room_of_bytes_is_shared_by_bytes() {
+    // Two familiar floods of one load in packets, one of packets three times as large.
+    let mut bench = Bench::new(ShedSettings::default());
+    bench.limit_bytes = 212_992;
+    let (small, large) = (bench.add(10.0, Source::Flow(1, 1)), bench.add(10.0, Source::Flow(2, 2)));
+    bench.senders[small].true_size = 768;
+    bench.senders[large].true_size = 2304;
+    bench.run(40_000);
+    bench.run(20_000);
+    let [small, large] = [small, large].map(|n| bench.senders[n].read as f64);
+    assert!((2.5..3.5).contains(&(small / large)), "{small} {large}");
+    assert_eq!(bench.refused_by_socket, 0);
 }
 
 #[test]
