@@ -175,6 +175,18 @@ impl Namespace {
         self.change(message).during(|| format!("bring {device} up"))
     }
 
+    /// Lets a device ask nobody for Ethernet addresses, by ARP or neighbour discovery, nor announce
+    /// its own; who is not named by [`add_neighbour`](Self::add_neighbour) is not reached.
+    ///
+    /// # Errors
+    /// [`TestbedError::Step`].
+    pub fn set_no_arp(&self, device: &str) -> Result<(), TestbedError> {
+        let mut message = named(device);
+        message.header.flags = LinkFlags::Noarp;
+        message.header.change_mask = LinkFlags::Noarp;
+        self.change(message).during(|| format!("switch ARP off on {device}"))
+    }
+
     /// Sets the MTU of a device.
     ///
     /// # Errors

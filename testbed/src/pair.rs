@@ -78,6 +78,9 @@ impl Pair {
                 mtu: spec.mtu,
             },
         )?;
+        // Nobody asks or announces anything, so that what is counted is what was sent.
+        source.set_no_arp(Self::SOURCE_DEVICE)?;
+        sink.set_no_arp(Self::SINK_DEVICE)?;
         let source_device = source.device(Self::SOURCE_DEVICE)?;
         let sink_device = sink.device(Self::SINK_DEVICE)?;
         let v4 = [IpAddr::V4(Self::SOURCE_V4), IpAddr::V4(Self::SINK_V4)];

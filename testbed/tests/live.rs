@@ -72,6 +72,10 @@ fn a_pair_is_as_asked_and_leaves_nothing() {
 fn the_sender_sends_nothing_of_its_own_accord() {
     let Some(testbed) = testbed("the_sender_sends_nothing_of_its_own_accord") else { return };
     let pair = Pair::new(&testbed, &PairSpec::default()).unwrap();
+    // Longer than the kernel waits before it tells of an address or asks for a router.
+    std::thread::sleep(Duration::from_millis(1200));
+    let device = pair.sink.device(Pair::SINK_DEVICE).unwrap();
+    assert_eq!((device.counters.rx_packets, device.counters.tx_packets), (0, 0));
     let before = pair.sink.run(snmp_now).unwrap().unwrap();
     for _ in 0..3 {
         datagram(&pair, Pair::SOURCE_V4.into(), Pair::SINK_V4.into()).unwrap();

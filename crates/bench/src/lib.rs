@@ -1,0 +1,33 @@
+//! Real packets through the running kernel, and what they cost.
+//!
+//! [`generate`] sends packets, [`receive`] reads them and accounts for each. They run in a testbed of
+//! their own, or on a network that its owner named.
+//!
+//! Always true: a run is bounded in time and in packets; nothing is sent to an address outside the
+//! own testbed unless it was named ([`Permit`]).
+//! Elsewhere: namespaces, devices and settings (`rxsteer-testbed`); packet bytes
+//! (`rxsteer-lab`); how it is asked for and shown (`rxsteer`).
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+mod error;
+mod facts;
+mod permit;
+mod rate;
+mod sink;
+mod source;
+mod sys;
+mod traffic;
+mod watch;
+mod words;
+
+pub use error::BenchError;
+pub use facts::HostFacts;
+pub use permit::Permit;
+pub use rate::Bucket;
+pub use sink::{
+    Account, Call, CpuUse, Finding, PairReport, Reader, SinkReport, SinkSpec, receive, receive_in,
+};
+pub use source::{GenReport, GenSpec, Means, Road, generate};
+pub use traffic::{Kind, Pattern, Sizes, Traffic};
+pub use watch::{Second, Until, Watch};
+pub use words::UnknownWord;

@@ -1,0 +1,183 @@
+//! The loop of one reader.
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::epoll::EpollEvent;
+use rxsteer_core::CpuId;
+use rxsteer_testbed::{pin_thread, thread_cpu_time};
+use serde::Serialize;
+
+use super::sockets::{Group, PATIENCE_MS, slot_len};
+use super::{Call, SinkSpec};
+use crate::error::During as _;
+use crate::source::as_ns;
+use crate::watch::Progress;
+use crate::{BenchError, sys};
+
+/// What a reader got.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Reader {
+    /// Its CPU, if it was bound to one.
+    pub cpu: Option<u16>,
+    /// Its sockets.
+    pub sockets: usize,
+    /// Datagrams.
+    pub received: u64,
+    /// Their payload in bytes.
+    pub bytes: u64,
+    /// Messages, each of one datagram or of several that the kernel merged.
+    pub messages: u64,
+    /// System calls that brought something.
+    pub calls: u64,
+    /// Drops of its sockets as told with the datagrams (`SO_RXQ_OVFL`); those after the last datagram
+    /// are not among them. 0 with `recv`, and of no meaning where readers share a socket.
+    pub told_drops: u64,
+    /// CPU time.
+    #[serde(rename = "cpu_ns", serialize_with = "as_ns")]
+    pub cpu_time: Duration,
+}
+
+/// When the first and the last datagram were read.
+pub(super) type Span = Option<(Instant, Instant)>;
+
+/// Reads until the run is over and then nothing came for a while.
+pub(super) fn read(
+    group: &Group,
+    spec: &SinkSpec,
+    cpu: Option<CpuId>,
+    progress: &Progress,
+    over: &AtomicBool,
+) -> Result<(Reader, Span), BenchError> {
+    if let Some(cpu) = cpu {
+        pin_thread(cpu).during(|| format!("run a reader on CPU {cpu}"))?;
+    }
+    let count = if spec.call == Call::Recvmmsg { spec.batch } else { 1 };
+    let mut state = State {
+        spec,
+        batch: sys::Batch::new(count, slot_len(spec)),
+        bytes: vec![0; slot_len(spec)],
+        told: vec![0; group.sockets.len()],
+        reader: Reader {
+            cpu: cpu.map(|cpu| cpu.0),
+            sockets: group.sockets.len(),
+            ..Reader::default()
+        },
+        span: None,
+        progress,
+    };
+    let start = thread_cpu_time();
+    let result = match &group.epoll {
+        None => state.one(&group.sockets[0], over),
+        Some(epoll) => state.several(epoll, group, over),
+    };
+    result.during(|| "read a UDP socket".into())?;
+    state.reader.cpu_time = thread_cpu_time().saturating_sub(start);
+    state.reader.told_drops = state.told.iter().copied().map(u64::from).sum();
+    Ok((state.reader, state.span))
+}
+
+struct State<'a> {
+    spec: &'a SinkSpec,
+    batch: sys::Batch,
+    bytes: Vec<u8>,
+    /// The last drop count told by each socket.
+    told: Vec<u32>,
+    reader: Reader,
+    span: Span,
+    progress: &'a Progress,
+}
+
+impl State<'_> {
+    fn one(&mut self, socket: &UdpSocket, over: &AtomicBool) -> io::Result<()> {
+        loop {
+            let was_over = over.load(Ordering::Relaxed);
+            if !self.take(socket, 0, false)? && was_over {
+                return Ok(());
+            }
+        }
+    }
+
+    fn several(
+        &mut self,
+        epoll: &nix::sys::epoll::Epoll,
+        group: &Group,
+        over: &AtomicBool,
+    ) -> io::Result<()> {
+        let mut events = vec![EpollEvent::empty(); 256];
+        loop {
+            let was_over = over.load(Ordering::Relaxed);
+            let ready = match epoll.wait(&mut events, PATIENCE_MS as u16) {
+                Err(Errno::EINTR) => continue,
+                ready => ready?,
+            };
+            if ready == 0 && was_over {
+                return Ok(());
+            }
+            for event in &events[..ready] {
+                let index = event.data() as usize;
+                // Once each: what is left makes it ready again.
+                self.take(&group.sockets[index], index, true)?;
+            }
+        }
+    }
+
+    /// Reads once; whether anything was there.
+    fn take(&mut self, socket: &UdpSocket, index: usize, at_once: bool) -> io::Result<bool> {
+        let result = match self.spec.call {
+            Call::Recv => socket.recv(&mut self.bytes).map(|len| {
+                self.reader.received += 1;
+                self.reader.bytes += len as u64;
+                self.progress.count.fetch_add(1, Ordering::Relaxed);
+                1
+            }),
+            Call::Recvmsg => self.batch.receive_one(socket.as_fd()).map(|()| 1),
+            Call::Recvmmsg => {
+                let flags = if at_once { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
+                self.batch.receive(socket.as_fd(), self.spec.batch, flags)
+            }
+        };
+        let messages = match result {
+            Ok(messages) => messages,
+            Err(error) if is_nothing(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if self.spec.call != Call::Recv {
+            self.count(messages, index);
+        }
+        self.reader.messages += messages as u64;
+        self.reader.calls += 1;
+        let now = Instant::now();
+        self.span = Some((self.span.map_or(now, |(first, _)| first), now));
+        Ok(messages > 0)
+    }
+
+    fn count(&mut self, messages: usize, index: usize) {
+        let mut received = 0;
+        for message in 0..messages {
+            let len = self.batch.len(message);
+            received += match self.batch.segment_len(message) {
+                Some(segment) if segment > 0 => len.div_ceil(segment).max(1) as u64,
+                _ => 1,
+            };
+            self.reader.bytes += len as u64;
+            if let Some(drops) = self.batch.overflow(message) {
+                self.told[index] = drops;
+            }
+        }
+        self.reader.received += received;
+        self.progress.count.fetch_add(received, Ordering::Relaxed);
+    }
+}
+
+/// Whether a read only found nothing, or the error of another datagram (ICMP).
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused
+    )
+}
