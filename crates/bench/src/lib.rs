@@ -13,6 +13,7 @@ mod error;
 mod facts;
 mod permit;
 mod rate;
+mod rr;
 mod sink;
 mod source;
 mod sys;
@@ -24,10 +25,14 @@ pub use error::BenchError;
 pub use facts::HostFacts;
 pub use permit::Permit;
 pub use rate::Bucket;
+pub use rr::{
+    Delay, Latency, Pace, Protocol, Quantiles, RrPairReport, RrReport, RrSpec, ServerReport, ask,
+    ask_in, serve,
+};
 pub use sink::{
     Account, Call, CpuUse, Finding, PairReport, Reader, SinkReport, SinkSpec, receive, receive_in,
 };
-pub use source::{GenReport, GenSpec, Means, Road, generate};
+pub use source::{GenPairReport, GenReport, GenSpec, Means, Road, generate, generate_in};
 pub use traffic::{Kind, Pattern, Sizes, Traffic};
 pub use watch::{Second, Until, Watch};
 pub use words::UnknownWord;

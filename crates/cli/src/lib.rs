@@ -6,6 +6,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 pub mod args;
+#[cfg(target_os = "linux")]
+pub mod bench;
 pub mod flows;
 mod interrupt;
 pub mod lab;
@@ -67,6 +69,8 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> anyhow::Result<Exit> {
         Verb::Replay(args) => replay::run(&Replay::try_from(&**args)?, terminal),
         Verb::Flows(args) => flows::run(&Flows::try_from(args)?, terminal),
         Verb::Lab(verb) => lab::run(verb, terminal),
+        #[cfg(target_os = "linux")]
+        Verb::Bench(verb) => bench::run(verb, terminal),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "rxsteer", &mut script);

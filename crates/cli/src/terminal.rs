@@ -54,6 +54,14 @@ impl Terminal {
         }
     }
 
+    /// Prints a line of a running count to the standard error, unless asked to be quiet.
+    pub fn line(&self, text: impl std::fmt::Display) {
+        if !self.quiet {
+            // There is nobody left to tell if this fails.
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+
     /// Prints an error.
     pub fn error(&self, text: impl std::fmt::Display) {
         self.message(ERROR, "error", text);

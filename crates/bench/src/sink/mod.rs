@@ -21,6 +21,7 @@ use serde::Serialize;
 
 pub use account::{Account, Finding};
 pub use reader::Reader;
+pub(crate) use sockets::make_room;
 pub use spec::{Call, SinkSpec};
 
 use crate::error::During as _;
@@ -96,7 +97,7 @@ pub struct PairReport {
 }
 
 /// The kernel's counters around a run.
-struct Counters {
+pub(crate) struct Counters {
     times: Vec<CpuTimes>,
     softnet: Softnet,
     snmp: Snmp,
@@ -104,7 +105,7 @@ struct Counters {
 
 impl Counters {
     /// Reads those of the calling thread's namespace.
-    fn now() -> Result<Self, BenchError> {
+    pub(crate) fn now() -> Result<Self, BenchError> {
         Ok(Self {
             times: softirq_now().during(|| "read /proc/stat".into())?,
             softnet: softnet_now().during(|| "read /proc/net/softnet_stat".into())?,
@@ -112,7 +113,7 @@ impl Counters {
         })
     }
 
-    fn cpus_since(&self, earlier: &Self) -> Vec<CpuUse> {
+    pub(crate) fn cpus_since(&self, earlier: &Self) -> Vec<CpuUse> {
         let softnet = self.softnet.since(&earlier.softnet);
         let each = |now: &CpuTimes| {
             let was = earlier.times.iter().find(|was| was.cpu == now.cpu);

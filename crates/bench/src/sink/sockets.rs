@@ -114,7 +114,7 @@ fn buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
 }
 
 /// Raises the number of files that this process may open, as far as it may.
-fn make_room(sockets: usize) -> Result<(), BenchError> {
+pub(crate) fn make_room(sockets: usize) -> Result<(), BenchError> {
     let needed = sockets as u64 + 64;
     let limit = || getrlimit(Resource::RLIMIT_NOFILE);
     let (soft, hard) = limit().during(|| "ask for the limit of open files".into())?;

@@ -6,6 +6,7 @@
 //! Always true: what is reported as sent was taken by the kernel; what it refused is counted apart.
 
 mod packet;
+mod pair;
 mod report;
 mod socket;
 
@@ -17,6 +18,7 @@ use rxsteer_core::CpuId;
 use rxsteer_testbed::{Pair, pin_thread, thread_cpu_time};
 use serde::Serialize;
 
+pub use pair::{GenPairReport, generate_in};
 pub use report::GenReport;
 pub(crate) use report::{as_ns, per, rate};
 

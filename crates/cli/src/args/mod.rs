@@ -68,6 +68,10 @@ pub enum Verb {
     /// Run experiments: workloads and hosts of public discussions, beside their published figures
     #[command(subcommand, after_help = AFTER_HELP)]
     Lab(LabVerb),
+    /// Send, receive and compare real packets in network namespaces of its own; needs root
+    #[cfg(target_os = "linux")]
+    #[command(subcommand, after_help = crate::bench::args::AFTER_HELP)]
+    Bench(crate::bench::args::BenchVerb),
     /// Print the completions of a shell
     #[command(after_help = AFTER_HELP)]
     Completions {

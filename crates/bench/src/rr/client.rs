@@ -1,0 +1,417 @@
+//! The asking end.
+//!
+//! Each thread has its flows and one loop: ask what is due, take the answers that came, give up what
+//! waited too long.
+//!
+//! Always true: every request is answered, lost, or skipped, each once; an answer is late or ends one
+//! request.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use rxsteer_testbed::{pin_thread, thread_cpu_time};
+
+use super::server::{connect, is_passing};
+use super::stream::Stream;
+use super::{Latency, Pace, Protocol, RrReport, RrSpec};
+use crate::error::During as _;
+use crate::traffic::FIRST_PORT;
+use crate::watch::Progress;
+use crate::{BenchError, Watch};
+
+/// Most requests of a thread that wait for an answer in an open loop.
+const MOST_WAITING: usize = 1 << 20;
+
+/// How often a thread looks for requests to give up.
+const LOOK_NS: u64 = 50_000_000;
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    number: u64,
+    due_ns: u64,
+    asked_ns: u64,
+}
+
+enum Socket {
+    Udp { socket: UdpSocket, to: Option<SocketAddr> },
+    Tcp(Stream),
+}
+
+struct Flow {
+    socket: Socket,
+    asked: VecDeque<Asked>,
+    /// Connection that the server ended.
+    is_closed: bool,
+}
+
+/// Asks with all threads until a bound is met.
+pub(super) fn run(
+    spec: &RrSpec,
+    to: SocketAddr,
+    from: Option<IpAddr>,
+    watch: &Watch<'_>,
+    progress: &Progress,
+) -> Result<RrReport, BenchError> {
+    crate::sink::make_room(2 * spec.flows as usize + spec.client_threads)?;
+    let threads = spec.client_threads.min(spec.flows as usize);
+    let mut shares: Vec<Vec<Flow>> = (0..threads).map(|_| Vec::new()).collect();
+    for index in 0..spec.flows {
+        let flow = Flow {
+            socket: open(spec, to, from, index).during(|| format!("open a socket to {to}"))?,
+            asked: VecDeque::new(),
+            is_closed: false,
+        };
+        shares[index as usize % threads].push(flow);
+    }
+    let start = Instant::now();
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = shares
+            .into_iter()
+            .enumerate()
+            .map(|(index, flows)| {
+                scope.spawn(move || {
+                    if !spec.client_cpus.is_empty() {
+                        let cpu = spec.client_cpus[index % spec.client_cpus.len()];
+                        pin_thread(cpu).during(|| format!("run a client thread on CPU {cpu}"))?;
+                    }
+                    let asker = Asker::new(spec, flows, (index, threads), start, progress);
+                    asker.during(|| "wait for several sockets".into())?.run(watch)
+                })
+            })
+            .collect();
+        progress.tell(watch, || threads.iter().all(|thread| thread.is_finished()));
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let mut report = RrReport {
+        transactions: 0,
+        lost: 0,
+        late: 0,
+        skipped: 0,
+        elapsed: Duration::ZERO,
+        latency: Default::default(),
+        since_asked: None,
+        cpu_time: Duration::ZERO,
+    };
+    let (mut latency, mut since_asked) = (Latency::default(), Latency::default());
+    for result in results {
+        let outcome: Outcome = result?;
+        report.transactions += outcome.transactions;
+        report.lost += outcome.lost;
+        report.late += outcome.late;
+        report.skipped += outcome.skipped;
+        report.elapsed = report.elapsed.max(outcome.elapsed);
+        report.cpu_time += outcome.cpu_time;
+        latency.add(&outcome.latency);
+        since_asked.add(&outcome.since_asked);
+    }
+    report.latency = latency.quantiles();
+    report.since_asked = matches!(spec.pace, Pace::Open(_)).then(|| since_asked.quantiles());
+    Ok(report)
+}
+
+fn open(spec: &RrSpec, to: SocketAddr, from: Option<IpAddr>, index: u32) -> io::Result<Socket> {
+    // Outside a pair the kernel chooses, so as not to take the port of another.
+    let own = from.map(|from| SocketAddr::new(from, FIRST_PORT + index as u16));
+    match spec.protocol {
+        Protocol::Tcp => Ok(Socket::Tcp(Stream::new(connect(own, to)?, spec.response_len)?)),
+        Protocol::Udp => {
+            let any: IpAddr = match to {
+                SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            let socket = UdpSocket::bind(own.unwrap_or(SocketAddr::new(any, 0)))?;
+            socket.set_nonblocking(true)?;
+            if spec.connected {
+                socket.connect(to)?;
+            }
+            Ok(Socket::Udp { socket, to: (!spec.connected).then_some(to) })
+        }
+    }
+}
+
+/// What a thread measured.
+struct Outcome {
+    transactions: u64,
+    lost: u64,
+    late: u64,
+    skipped: u64,
+    elapsed: Duration,
+    latency: Latency,
+    since_asked: Latency,
+    cpu_time: Duration,
+}
+
+/// A thread that asks.
+struct Asker<'a> {
+    spec: &'a RrSpec,
+    flows: Vec<Flow>,
+    /// Which of how many threads.
+    place: (usize, usize),
+    start: Instant,
+    progress: &'a Progress,
+    epoll: Epoll,
+    request: Vec<u8>,
+    buffer: Vec<u8>,
+    next_number: u64,
+    /// Flow of the next request in an open loop.
+    next_flow: usize,
+    waiting: usize,
+    outcome: Outcome,
+}
+
+impl<'a> Asker<'a> {
+    fn new(
+        spec: &'a RrSpec,
+        flows: Vec<Flow>,
+        place: (usize, usize),
+        start: Instant,
+        progress: &'a Progress,
+    ) -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        for (index, flow) in flows.iter().enumerate() {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, index as u64);
+            match &flow.socket {
+                Socket::Udp { socket, .. } => epoll.add(socket, event)?,
+                Socket::Tcp(stream) => epoll.add(stream.tcp(), event)?,
+            }
+        }
+        Ok(Self {
+            spec,
+            flows,
+            place,
+            start,
+            progress,
+            epoll,
+            request: vec![0; spec.request_len],
+            buffer: vec![0; 1 << 16],
+            next_number: 0,
+            next_flow: 0,
+            waiting: 0,
+            outcome: Outcome {
+                transactions: 0,
+                lost: 0,
+                late: 0,
+                skipped: 0,
+                elapsed: Duration::ZERO,
+                latency: Latency::default(),
+                since_asked: Latency::default(),
+                cpu_time: Duration::ZERO,
+            },
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn run(mut self, watch: &Watch<'_>) -> Result<Outcome, BenchError> {
+        let cpu = thread_cpu_time();
+        let end_ns = self.spec.until.duration.as_nanos() as u64;
+        let mut events = vec![EpollEvent::empty(); 256];
+        let mut look_ns = LOOK_NS;
+        let mut is_over = false;
+        if self.spec.pace == Pace::Closed {
+            let now = self.now_ns();
+            for index in 0..self.flows.len() {
+                self.ask(index, now).during(|| "ask".into())?;
+            }
+        }
+        loop {
+            let now = self.now_ns();
+            if now >= end_ns && !is_over {
+                // What fell due before the end is asked, also by who comes late.
+                self.ask_what_is_due(end_ns.saturating_sub(1), false)?;
+            }
+            let enough = self.progress.count.load(Ordering::Relaxed) >= self.spec.until.count;
+            if !is_over && (now >= end_ns || enough || watch.is_stopped()) {
+                is_over = true;
+                self.outcome.elapsed = self.start.elapsed();
+            }
+            if is_over && self.waiting == 0 {
+                break;
+            }
+            let next_due = self.ask_what_is_due(now, is_over)?;
+            let timeout = match next_due {
+                // Too short for a timer of milliseconds: look again at once.
+                Some(due) => (due.saturating_sub(self.now_ns()) / 1_000_000).min(50) as u16,
+                None => 50,
+            };
+            let ready = match self.epoll.wait(&mut events, timeout) {
+                Err(Errno::EINTR) => 0,
+                ready => ready.during(|| "wait for answers".into())?,
+            };
+            for event in &events[..ready] {
+                let index = event.data() as usize;
+                let answers = self.take(index).during(|| "take an answer".into())?;
+                if answers > 0 && self.spec.pace == Pace::Closed && !is_over {
+                    let now = self.now_ns();
+                    self.ask(index, now).during(|| "ask".into())?;
+                }
+            }
+            let now = self.now_ns();
+            if now >= look_ns {
+                self.give_up(now, is_over)?;
+                look_ns = now + LOOK_NS;
+            }
+        }
+        self.outcome.cpu_time = thread_cpu_time().saturating_sub(cpu);
+        Ok(self.outcome)
+    }
+
+    /// Asks what is due in an open loop and returns when the next request is.
+    fn ask_what_is_due(&mut self, now: u64, is_over: bool) -> Result<Option<u64>, BenchError> {
+        let Pace::Open(rate) = self.spec.pace else { return Ok(None) };
+        if is_over {
+            return Ok(None);
+        }
+        let (place, threads) = self.place;
+        loop {
+            // Request k of all falls due at k / rate; this thread has every so many-th.
+            let k = u128::from(self.next_number) * threads as u128 + place as u128;
+            let due = (k * 1_000_000_000 / u128::from(rate)) as u64;
+            if due > now {
+                return Ok(Some(due));
+            }
+            let index = self.next_flow;
+            self.next_flow = (index + 1) % self.flows.len();
+            if self.waiting >= MOST_WAITING {
+                self.next_number += 1;
+                self.outcome.skipped += 1;
+                continue;
+            }
+            self.ask(index, due).during(|| "ask".into())?;
+        }
+    }
+
+    /// Asks a request that was due at this time.
+    fn ask(&mut self, index: usize, due_ns: u64) -> io::Result<()> {
+        let number = self.next_number;
+        self.next_number += 1;
+        if self.spec.is_numbered() {
+            self.request[..RrSpec::NUMBER_LEN].copy_from_slice(&number.to_be_bytes());
+        }
+        let asked_ns = self.now_ns();
+        let flow = &mut self.flows[index];
+        if flow.is_closed {
+            self.outcome.lost += 1;
+            return Ok(());
+        }
+        flow.asked.push_back(Asked { number, due_ns, asked_ns });
+        self.waiting += 1;
+        match &mut flow.socket {
+            Socket::Tcp(stream) => {
+                stream.send(&self.request)?;
+                stream.ask_for_room(&self.epoll, index as u64)
+            }
+            Socket::Udp { socket, to } => {
+                let sent = match to {
+                    None => socket.send(&self.request),
+                    Some(to) => socket.send_to(&self.request, *to),
+                };
+                match sent {
+                    // A datagram that was not taken is lost as one that was dropped later is.
+                    Err(error) if is_passing(&error) => Ok(()),
+                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
+                    sent => sent.map(drop),
+                }
+            }
+        }
+    }
+
+    /// Takes what came on a flow and returns how many requests were answered by it.
+    fn take(&mut self, index: usize) -> io::Result<usize> {
+        let flow = &mut self.flows[index];
+        match &mut flow.socket {
+            Socket::Tcp(stream) => {
+                stream.flush()?;
+                stream.ask_for_room(&self.epoll, index as u64)?;
+                let Some(messages) = stream.receive(&mut self.buffer)? else {
+                    self.close(index);
+                    return Ok(0);
+                };
+                let mut answered = 0;
+                for _ in 0..messages {
+                    let first = self.flows[index].asked.pop_front();
+                    answered += usize::from(self.end(first));
+                }
+                Ok(answered)
+            }
+            Socket::Udp { socket, .. } => {
+                let len = match socket.recv(&mut self.buffer) {
+                    Err(error) if is_passing(&error) => return Ok(0),
+                    len => len?,
+                };
+                let number = self.buffer.get(..RrSpec::NUMBER_LEN.min(len));
+                let number = number.and_then(|b| b.try_into().ok()).map(u64::from_be_bytes);
+                let place = match number {
+                    Some(number) if self.spec.is_numbered() => {
+                        flow.asked.iter().position(|asked| asked.number == number)
+                    }
+                    _ => (!flow.asked.is_empty()).then_some(0),
+                };
+                let ended = place.and_then(|place| flow.asked.remove(place));
+                Ok(usize::from(self.end(ended)))
+            }
+        }
+    }
+
+    /// Records the end of a request; whether there was one.
+    fn end(&mut self, asked: Option<Asked>) -> bool {
+        let Some(asked) = asked else {
+            self.outcome.late += 1;
+            return false;
+        };
+        let now = self.now_ns();
+        self.waiting -= 1;
+        self.outcome.transactions += 1;
+        self.outcome.latency.record(now.saturating_sub(asked.due_ns));
+        self.outcome.since_asked.record(now.saturating_sub(asked.asked_ns));
+        self.progress.count.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// The server has ended a connection: what was asked on it is lost.
+    fn close(&mut self, index: usize) {
+        let flow = &mut self.flows[index];
+        flow.is_closed = true;
+        let lost = flow.asked.len();
+        flow.asked.clear();
+        if let Socket::Tcp(stream) = &flow.socket {
+            let _ = self.epoll.delete(stream.tcp());
+        }
+        self.waiting -= lost;
+        self.outcome.lost += lost as u64;
+        self.progress.lost.fetch_add(lost as u64, Ordering::Relaxed);
+    }
+
+    /// Gives up what waited too long; a flow of a closed loop asks again.
+    fn give_up(&mut self, now: u64, is_over: bool) -> Result<(), BenchError> {
+        let patience = self.spec.patience.as_nanos() as u64;
+        for index in 0..self.flows.len() {
+            let flow = &mut self.flows[index];
+            // A connection loses nothing; it may only be slow.
+            if matches!(flow.socket, Socket::Tcp(_)) && !is_over {
+                continue;
+            }
+            let before = flow.asked.len();
+            flow.asked.retain(|asked| now.saturating_sub(asked.asked_ns) < patience);
+            let lost = before - flow.asked.len();
+            self.waiting -= lost;
+            self.outcome.lost += lost as u64;
+            self.progress.lost.fetch_add(lost as u64, Ordering::Relaxed);
+            if lost > 0 && self.spec.pace == Pace::Closed && !is_over {
+                self.ask(index, now).during(|| "ask".into())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,258 @@
+//! The command line of `bench` as it was typed.
+
+use clap::{Args, Subcommand};
+
+pub(crate) const AFTER_HELP: &str = "\
+Exit codes: 0 all went well; 1 an error, such as a missing privilege, or packets that no counter
+explains; 2 wrong usage. Results go to the standard output; messages, and a line each second, to the
+standard error. Without an address, all happens in network namespaces that are made for it and removed
+again, and needs root. What a killed run left behind is removed by the next one.";
+
+/// The verbs of `bench`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum BenchVerb {
+    /// Send packets and count them at the other end
+    #[command(after_help = AFTER_HELP)]
+    Gen(Box<GenArgs>),
+    /// Receive UDP datagrams and account for every packet that was sent
+    #[command(after_help = AFTER_HELP)]
+    Sink(Box<SinkArgs>),
+    /// Ask and answer: transactions a second, and how long each takes
+    #[command(after_help = AFTER_HELP)]
+    Rr(Box<RrArgs>),
+    /// Put back the settings and remove the namespaces that killed runs left
+    #[command(after_help = AFTER_HELP)]
+    Restore(RestoreArgs),
+}
+
+/// What is sent.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Traffic")]
+pub struct TrafficArgs {
+    /// Kind of packets: udp, tcp-syn, vxlan or fragments; all but udp in the testbed only
+    /// [default: udp]
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// Flows, each with its source port; k is 1,000 [default: 64]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub flows: Option<String>,
+    /// Which flow comes next: in-turn, uniform, heavy-tail (flow k as often as 1/k), or random (each
+    /// packet a new source; in the testbed only) [default: in-turn]
+    #[arg(long, value_name = "PATTERN")]
+    pub pattern: Option<String>,
+    /// Bytes of payload: 20, or a mixture such as 20x7,548x4,1472 [default: 20]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub size: Option<String>,
+    /// IPv6 in the testbed
+    #[arg(short = '6', long)]
+    pub ipv6: bool,
+    /// Packets a second, such as 100k; k is 1,000 [default: as many as possible]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub rate: Option<String>,
+    /// How to send: packet (frames by AF_PACKET), mmsg, gso or send (UDP sockets)
+    /// [default: the fastest that can]
+    #[arg(long, value_name = "MEANS")]
+    pub means: Option<String>,
+    /// Packets with one system call [default: 64]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub send_batch: Option<String>,
+    /// CPU of the sender [default: where the scheduler puts it]
+    #[arg(long, value_name = "CPU", allow_negative_numbers = true)]
+    pub source_cpu: Option<String>,
+    /// Seed of all that is drawn [default: 1]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub seed: Option<String>,
+    /// End after so many packets; k is 1,000 [default: 100M]
+    #[arg(short, long, value_name = "PACKETS", allow_negative_numbers = true)]
+    pub count: Option<String>,
+    /// End after this time, in seconds [default: 5]
+    #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub duration: Option<String>,
+}
+
+/// The link of the testbed.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Testbed")]
+pub struct LinkArgs {
+    /// Queues of both ends of the link [default: 1]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub queues: Option<String>,
+    /// Most bytes of an IP packet [default: 1500]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub mtu: Option<String>,
+    /// Offloads of the sender's end: none, all, or of tx-checksum, gro, gso, tso, udp-gso with commas
+    /// [default: none]
+    #[arg(long, value_name = "OFFLOADS")]
+    pub source_offloads: Option<String>,
+    /// Offloads of the receiver's end; gro also makes it poll (NAPI) [default: none]
+    #[arg(long, value_name = "OFFLOADS")]
+    pub sink_offloads: Option<String>,
+    /// CPUs to which RPS spreads at the receiver's end, as a list: 0-3,8 [default: no RPS]
+    #[arg(long, value_name = "CPUS", allow_negative_numbers = true)]
+    pub rps_cpus: Option<String>,
+    /// Poll the receiver's end in a thread of its own (threaded NAPI); needs gro there
+    #[arg(long)]
+    pub threaded: bool,
+}
+
+/// How to print a result.
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Output")]
+pub struct FormArgs {
+    /// JSON on one line, with a schema version
+    #[arg(short, long)]
+    pub json: bool,
+    /// JSON with line breaks
+    #[arg(short, long)]
+    pub pretty: bool,
+}
+
+/// What `bench gen` is told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct GenArgs {
+    /// Send to this address and port instead of a testbed; refused unless the address is named by
+    /// --i-own-this-network
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub to: Option<String>,
+    /// Say that sending load to this address is yours to allow; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub i_own_this_network: Vec<String>,
+    /// What is sent
+    #[command(flatten)]
+    pub traffic: TrafficArgs,
+    /// The link of the testbed
+    #[command(flatten)]
+    pub link: LinkArgs,
+    /// How to print the result
+    #[command(flatten)]
+    pub form: FormArgs,
+}
+
+/// What `bench sink` is told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SinkArgs {
+    /// Receive at this address and port of the host what others send, instead of a testbed; needs no
+    /// root
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<String>,
+    /// How to read
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// What is sent, in the testbed
+    #[command(flatten)]
+    pub traffic: TrafficArgs,
+    /// The link of the testbed
+    #[command(flatten)]
+    pub link: LinkArgs,
+    /// How to print the result
+    #[command(flatten)]
+    pub form: FormArgs,
+}
+
+/// How to read.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Reading")]
+pub struct ReadArgs {
+    /// System call: recv, recvmsg or recvmmsg [default: recvmmsg]
+    #[arg(long, value_name = "CALL")]
+    pub call: Option<String>,
+    /// Datagrams with one recvmmsg [default: 64]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub batch: Option<String>,
+    /// Take datagrams that the kernel merged (UDP_GRO)
+    #[arg(long)]
+    pub gro: bool,
+    /// Reading threads [default: 1]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub threads: Option<String>,
+    /// A socket for each thread (SO_REUSEPORT) instead of one for all
+    #[arg(long)]
+    pub reuseport: bool,
+    /// Connected sockets, for the first so many flows; in the testbed only [default: none]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub connect: Option<String>,
+    /// CPUs of the threads in turn, as a list: 0-3,8 [default: where the scheduler puts them]
+    #[arg(long, value_name = "CPUS", allow_negative_numbers = true)]
+    pub cpus: Option<String>,
+    /// Poll the device for so many microseconds while there is nothing to read (SO_BUSY_POLL)
+    /// [default: 0]
+    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    pub busy_poll: Option<String>,
+    /// Receive buffer of each socket in bytes [default: the host's]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub receive_buffer: Option<String>,
+}
+
+/// What `bench rr` is told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RrArgs {
+    /// Ask a server elsewhere (bench rr --serve); refused unless its address is named by
+    /// --i-own-this-network
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "serve")]
+    pub to: Option<String>,
+    /// Answer at this address and port, those alone whose addresses are named by --i-own-this-network
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub serve: Option<String>,
+    /// Say that sending load to this address is yours to allow; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub i_own_this_network: Vec<String>,
+    /// udp or tcp [default: udp]
+    #[arg(long, value_name = "PROTOCOL", help_heading = "Traffic")]
+    pub protocol: Option<String>,
+    /// UDP sockets that are not connected
+    #[arg(long, help_heading = "Traffic")]
+    pub unconnected: bool,
+    /// Flows, each with its socket; k is 1,000 [default: 1]
+    #[arg(long, value_name = "COUNT", help_heading = "Traffic", allow_negative_numbers = true)]
+    pub flows: Option<String>,
+    /// Bytes of a request [default: 1, or 8 in an open loop over UDP]
+    #[arg(long, value_name = "BYTES", help_heading = "Traffic", allow_negative_numbers = true)]
+    pub request: Option<String>,
+    /// Bytes of a response [default: 1, or 8 in an open loop over UDP]
+    #[arg(long, value_name = "BYTES", help_heading = "Traffic", allow_negative_numbers = true)]
+    pub response: Option<String>,
+    /// Ask so many requests a second whatever happens, and count each from when it was due; k is 1,000
+    /// [default: each flow asks again when it has its answer]
+    #[arg(long, value_name = "RATE", help_heading = "Traffic", allow_negative_numbers = true)]
+    pub open_loop: Option<String>,
+    /// Give a request up after this time, in seconds [default: 1]
+    #[arg(long, value_name = "SECONDS", help_heading = "Traffic", allow_negative_numbers = true)]
+    pub timeout: Option<String>,
+    /// IPv6 in the testbed
+    #[arg(short = '6', long, help_heading = "Traffic")]
+    pub ipv6: bool,
+    /// End after so many transactions; k is 1,000 [default: 100M]
+    #[arg(short, long, value_name = "COUNT", help_heading = "Traffic")]
+    #[arg(allow_negative_numbers = true)]
+    pub count: Option<String>,
+    /// End after this time, in seconds [default: 5]
+    #[arg(short, long, value_name = "SECONDS", help_heading = "Traffic")]
+    #[arg(allow_negative_numbers = true)]
+    pub duration: Option<String>,
+    /// Asking threads [default: 1]
+    #[arg(long, value_name = "COUNT", help_heading = "Threads", allow_negative_numbers = true)]
+    pub client_threads: Option<String>,
+    /// Answering threads [default: 1]
+    #[arg(long, value_name = "COUNT", help_heading = "Threads", allow_negative_numbers = true)]
+    pub server_threads: Option<String>,
+    /// CPUs of the asking threads in turn, as a list [default: where the scheduler puts them]
+    #[arg(long, value_name = "CPUS", help_heading = "Threads", allow_negative_numbers = true)]
+    pub client_cpus: Option<String>,
+    /// CPUs of the answering threads in turn, as a list [default: where the scheduler puts them]
+    #[arg(long, value_name = "CPUS", help_heading = "Threads", allow_negative_numbers = true)]
+    pub server_cpus: Option<String>,
+    /// The link of the testbed
+    #[command(flatten)]
+    pub link: LinkArgs,
+    /// How to print the result
+    #[command(flatten)]
+    pub form: FormArgs,
+}
+
+/// What `bench restore` is told.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct RestoreArgs {
+    /// How to print the result
+    #[command(flatten)]
+    pub form: FormArgs,
+}

@@ -1,0 +1,181 @@
+//! The verb `bench`: real packets. Needs root; without it each test says so and ends.
+#![cfg(target_os = "linux")]
+#![expect(clippy::print_stderr, reason = "a skipped test says why")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Said, rxsteer};
+use serde_json::Value;
+
+fn is_skipped(test: &str) -> bool {
+    use rxsteer_testbed::{MissingPrivileges, Privilege, missing_privileges};
+    let missing = missing_privileges(&Privilege::TESTBED);
+    if !missing.is_empty() {
+        eprintln!("skipped {test}: {}", MissingPrivileges(missing.clone()));
+    }
+    !missing.is_empty()
+}
+
+fn json(said: &Said) -> Value {
+    assert_eq!(said.code, 0, "{said:?}");
+    let value: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(value["schema_version"], 1);
+    assert!(value["host"]["kernel"].as_str().unwrap().starts_with("Linux "));
+    value
+}
+
+#[test]
+fn gen_sends_and_the_other_end_counts() {
+    if is_skipped("gen_sends_and_the_other_end_counts") {
+        return;
+    }
+    let value = json(&rxsteer("bench gen -c 5k --size 100 --flows 7 --json"));
+    assert_eq!(value["result"]["source"]["sent"], 5000);
+    assert_eq!(value["result"]["source"]["bytes"], 5000 * 142);
+    let arrived = value["result"]["arrived"].as_u64().unwrap();
+    let dropped = value["result"]["dropped"].as_u64().unwrap();
+    assert_eq!(arrived + dropped, 5000);
+    let text = rxsteer("bench gen -c 500");
+    assert!(text.out.contains("sent      500 packets in "), "{text:?}");
+}
+
+#[test]
+fn sink_accounts_for_every_packet() {
+    if is_skipped("sink_accounts_for_every_packet") {
+        return;
+    }
+    let line = "bench sink -c 20k --rps-cpus 0 --threads 2 --reuseport --json";
+    let value = json(&rxsteer(line));
+    let account = &value["result"]["account"];
+    let places = ["received", "backlog", "ip", "reassembly", "no_port", "checksum", "socket"];
+    let sum: u64 = places.iter().map(|place| account[place].as_u64().unwrap()).sum();
+    assert_eq!(sum, 20_000, "{account}");
+    assert_eq!(account["unexplained"], 0);
+    let touched = &value["settings"][0];
+    assert!(touched["path"].as_str().unwrap().ends_with("/rx0/queues/rx-0/rps_cpus"), "{touched}");
+    let text = rxsteer("bench sink -c 2k -d 1.5 --rate 1k");
+    assert_eq!(text.code, 0, "{text:?}");
+    // One line a second, of which there was one.
+    assert!(text.err.lines().any(|line| line.contains(" packets/s, ")), "{text:?}");
+    assert!(text.out.contains(" read\n"), "{text:?}");
+}
+
+#[test]
+fn rr_prints_quantiles() {
+    if is_skipped("rr_prints_quantiles") {
+        return;
+    }
+    let line = "bench rr --protocol tcp --flows 10 -c 1k --json";
+    let value = json(&rxsteer(line));
+    let client = &value["result"]["client"];
+    assert!(client["transactions"].as_u64().unwrap() >= 1000, "{client}");
+    assert!(client["latency"]["p99_ns"].as_u64() >= client["latency"]["p50_ns"].as_u64());
+    assert!(client["since_asked"].is_null());
+    let text = rxsteer("bench rr --open-loop 2k -d 0.3");
+    assert!(text.out.contains("since it was due"), "{text:?}");
+}
+
+#[test]
+fn restore_finds_nothing_or_says_what() {
+    if is_skipped("restore_finds_nothing_or_says_what") {
+        return;
+    }
+    let said = rxsteer("bench restore");
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(!said.out.is_empty());
+}
+
+/// The namespaces of a process, as their names say it.
+fn namespaces_of(pid: u32) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir("/run/netns") else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&format!("rxs-{pid}-"))).collect()
+}
+
+#[test]
+fn an_interrupt_ends_a_run_with_its_result_and_a_kill_is_cleaned_up_by_the_next() {
+    let test = "an_interrupt_ends_a_run_with_its_result_and_a_kill_is_cleaned_up_by_the_next";
+    if is_skipped(test) {
+        return;
+    }
+    for signal in ["-INT", "-KILL"] {
+        let child = Command::new(env!("CARGO_BIN_EXE_rxsteer"))
+            .args(["bench", "gen", "-d", "60", "--rate", "100"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while namespaces_of(pid).len() < 2 {
+            assert!(Instant::now() < deadline, "no namespaces of {pid}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Both are there before the first packet goes.
+        std::thread::sleep(Duration::from_millis(200));
+        let killed = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
+        assert!(killed.success());
+        let output = child.wait_with_output().unwrap();
+        if signal == "-INT" {
+            assert_eq!(output.status.code(), Some(0));
+            assert!(String::from_utf8(output.stdout).unwrap().contains("\nsent      "));
+        } else {
+            assert_eq!(namespaces_of(pid).len(), 2);
+            let said = rxsteer("bench restore");
+            assert_eq!(said.code, 0, "{said:?}");
+        }
+        assert_eq!(namespaces_of(pid), Vec::<String>::new(), "{signal}");
+    }
+}
+
+#[test]
+fn no_load_goes_where_nobody_said_it_may() {
+    for line in ["bench gen --to 192.0.2.1:9 -c 1", "bench rr --to 192.0.2.1:9 -c 1"] {
+        let said = rxsteer(line);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.err.contains("--i-own-this-network 192.0.2.1"), "{said:?}");
+    }
+    let said =
+        rxsteer("bench gen --to 127.0.0.1:9 --i-own-this-network 127.0.0.1 -c 1 --kind tcp-syn");
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("cannot send tcp-syn"), "{said:?}");
+}
+
+/// Runs as nobody, which takes root to try.
+#[test]
+fn without_privileges_it_says_which_are_missing() {
+    if is_skipped("without_privileges_it_says_which_are_missing") {
+        return;
+    }
+    // The target directory need not be open to all.
+    let copy = std::env::temp_dir().join(format!("rxs-nobody-{}", std::process::id()));
+    std::fs::copy(env!("CARGO_BIN_EXE_rxsteer"), &copy).unwrap();
+    for (verb, code) in [("gen", 1), ("sink", 1), ("rr", 1)] {
+        let output =
+            Command::new(&copy).args(["bench", verb, "-c", "1"]).uid(65_534).gid(65_534).output();
+        let output = output.unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{err}");
+        for capability in ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "run it as root"] {
+            assert!(err.contains(capability), "{verb}: {err}");
+        }
+    }
+    // Reading what others send needs none.
+    let sink = ["bench", "sink", "--listen", "127.0.0.1:0", "-d", "0.2"];
+    let output = Command::new(&copy).args(sink).uid(65_534).gid(65_534).output().unwrap();
+    std::fs::remove_file(&copy).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    for line in ["bench gen --rate -5", "bench sink --call read", "bench rr --flows 0", "bench x"] {
+        let said = rxsteer(line);
+        assert_eq!(said.code, 2, "{line}: {said:?}");
+    }
+}
