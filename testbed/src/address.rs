@@ -1,9 +1,12 @@
 //! Addresses, neighbours and routes.
 //!
-//! Always true: an address can be used at once (no duplicate address detection).
+//! Always true: an address that was given can be used (no duplicate address detection, and its route
+//! is there).
 //! Source: rtnetlink(7), ip-address(8), ip-neighbour(8), ip-route(8).
 
+use std::io;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
@@ -14,6 +17,7 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::errno::Errno;
 
 use crate::error::During as _;
 use crate::{Namespace, TestbedError};
@@ -38,7 +42,40 @@ impl Namespace {
             vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
         let message = RouteNetlinkMessage::NewAddress(message);
         let asked = self.route().ask(message, NLM_F_CREATE | NLM_F_EXCL);
-        asked.map(drop).during(|| format!("give {device} the address {address}/{prefix_len}"))
+        let doing = || format!("give {device} the address {address}/{prefix_len}");
+        asked.map(drop).during(doing)?;
+        self.wait_for(address).during(doing)
+    }
+
+    /// Waits until packets to an address are taken: IPv6 adds the route to it some time later.
+    fn wait_for(&self, address: IpAddr) -> io::Result<()> {
+        const AT_MOST: Duration = Duration::from_secs(10);
+        let start = Instant::now();
+        while !self.is_local(address)? {
+            if start.elapsed() > AT_MOST {
+                let message = format!("the kernel does not take it into use within {AT_MOST:?}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Returns whether packets to an address are taken here.
+    fn is_local(&self, address: IpAddr) -> io::Result<bool> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(address);
+        message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
+        message.attributes = vec![RouteAttribute::Destination(route_address(address))];
+        let answers = match self.route().ask(RouteNetlinkMessage::GetRoute(message), 0) {
+            // No route at all yet.
+            Err(error) if error.raw_os_error() == Some(Errno::ENETUNREACH as i32) => Vec::new(),
+            answers => answers?,
+        };
+        Ok(answers.iter().any(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(route) => route.header.kind == RouteType::Local,
+            _ => false,
+        }))
     }
 
     /// Says which Ethernet address a neighbour has, so that nobody need ask for it.
