@@ -111,7 +111,8 @@ pub struct Settings {
     /// A reader that finds nothing polls the queue itself before it sleeps.
     pub busy_poll: bool,
     /// Holds rings back while taking their packets would be in vain and a reader of their CPU could
-    /// run; `None`: never, as Linux.
+    /// run; `None`: never, as Linux. In virtual time only: the threads of the other executor compete
+    /// with readers fairly, and cannot know who could run.
     pub govern: Option<GovernorSettings>,
     /// Time that a task runs before another that is as entitled gets its turn, in ns.
     pub slice_ns: u64,

@@ -49,8 +49,11 @@ use super::in_flight::{InFlight, Ticket};
 use super::room::{ROOM, Room, Scale};
 use super::shares::{CLASSES, Level, Path, Shares, Standing};
 use super::source::{Key, SourcePrefix};
-use rxsteer_core::FlowHash;
-use rxsteer_core::steer::Class;
+use rxsteer_core::steer::{
+    Aware, Class, Decision, Host, Packet, PortRule, Queue, choose_flow_aware,
+};
+use rxsteer_core::table::{Epoch, Lookup, Probe};
+use rxsteer_core::{CpuId, FlowHash};
 
 #[cfg(doc)]
 use super::{familiar, in_flight, shares};
@@ -195,6 +198,34 @@ impl Counts {
     }
 }
 
+/// Returns the decision to drop a packet on the CPU that took it, whatever the policy.
+pub fn refusal(on: CpuId) -> Decision {
+    struct Nobody;
+    impl Host for Nobody {
+        fn is_online(&self, _: CpuId) -> bool {
+            false
+        }
+        fn head(&self, _: CpuId) -> u32 {
+            0
+        }
+        fn tail(&self, _: CpuId) -> u32 {
+            0
+        }
+    }
+    let packet = Packet {
+        hash: FlowHash::NONE,
+        class: Class::Other,
+        rule: PortRule::Learn,
+        arrived_on: on,
+        refused: true,
+    };
+    let queue = Queue { map: &[], slots: &[] };
+    let (settings, now) = (Aware::default(), Epoch::default());
+    let nothing = Lookup { entry: None, probe: Probe::NotAsked, second_line: false };
+    let place = |_, _, _, _| false;
+    choose_flow_aware(&settings, &queue, &packet, &Nobody, now, |_, _| nothing, place)
+}
+
 /// The hook that sheds early.
 ///
 /// For one CPU, or shared behind a lock.
@@ -298,6 +329,13 @@ impl Shedder {
             Verdict::Shed(cause) => self.counts.shed[cause.index()] += 1,
         }
         verdict
+    }
+
+    /// Learns from a packet whose socket is not asked about, for it is known to have room.
+    pub fn observe(&mut self, offer: &Offer, now_ns: u64) {
+        if self.settings.fair {
+            self.learn(offer, now_ns);
+        }
     }
 
     /// Hears that an admitted packet reached its socket, whatever that did with it.
@@ -428,7 +466,7 @@ impl Shedder {
     #[inline]
     fn teach(&mut self, offer: &Offer, now_ns: u64) {
         let Self { settings, lesson, .. } = self;
-        if !settings.fair || settings.learn_one_in == 0 || offer.class == Class::TcpSyn {
+        if !settings.fair || settings.learn_one_in == 0 {
             return;
         }
         *lesson += 1;
@@ -436,6 +474,13 @@ impl Shedder {
             return;
         }
         *lesson = 0;
+        self.learn(offer, now_ns);
+    }
+
+    fn learn(&mut self, offer: &Offer, now_ns: u64) {
+        if offer.class == Class::TcpSyn {
+            return;
+        }
         let epoch = self.familiar.epoch(now_ns);
         self.familiar.sight(self.key.prefix(offer.source), epoch);
         if !offer.hash.is_none() && !offer.known_flow {

@@ -13,6 +13,7 @@ use rxsteer_sockets::datagram::{
 use rxsteer_sockets::queue::Buffer;
 
 use crate::gro::{self, Segment};
+use crate::overload::Ticket;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
@@ -28,6 +29,10 @@ pub struct Frame {
     pub(super) hash: FlowHash,
     pub(super) class: Class,
     device_verified: bool,
+    /// Of its socket's room, while it is on its way there.
+    pub(super) ticket: Ticket,
+    /// Its sender is one of those that lose nothing.
+    pub(super) protected: bool,
     /// Found when it is first asked for, on the CPU that does the protocol work.
     checked: OnceCell<Result<Checked, PacketFault>>,
 }
@@ -57,6 +62,8 @@ impl Frame {
             hash: FlowHash::NONE,
             class: Class::Other,
             device_verified: false,
+            ticket: Ticket::NONE,
+            protected: false,
             checked: OnceCell::new(),
         }
     }
@@ -76,6 +83,11 @@ impl Frame {
     /// Returns the bytes, from the Ethernet header on.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Returns the bytes of memory that it holds.
+    pub(super) fn held_len(&self) -> u32 {
+        u32::try_from(self.bytes.capacity()).unwrap_or(u32::MAX)
     }
 
     /// Returns when it arrived.

@@ -6,6 +6,7 @@
 //!
 //! [`Plane`] steers: tables of a policy, masks that can change while packets flow, rules of ports.
 //! [`Sockets`] is a namespace of sockets, each with its receive queue and the reader it belongs to.
+//! With [`Sockets::shedding`] a frame that its socket has no room for is dropped before any work.
 //! [`UdpStages`] brings both together for one thread of an executor; all its values share them.
 //!
 //! Always true: a frame ends once: shed or lost on its way ([`Tally::dropped`]), at the sockets
@@ -19,6 +20,7 @@ mod frame;
 mod message;
 mod order;
 mod plane;
+mod shedding;
 mod socket;
 mod stages;
 mod tally;

@@ -15,7 +15,10 @@ use rxsteer_sockets::{
 
 use super::message::Message;
 use super::plane::Plane;
+use super::shedding::Shedding;
 use crate::ReaderId;
+use crate::overload::shed::Counts;
+use crate::overload::{Key, ShedSettings};
 use crate::ready::{Mark, Ready};
 
 /// How a socket is opened.
@@ -145,6 +148,7 @@ pub struct Sockets {
     pub(super) pool: BufferPool,
     table: Arc<Table>,
     readers: Box<[Reader]>,
+    pub(super) shedding: Option<Shedding>,
 }
 
 /// What look-ups of sockets by id need, and who hears of their flows.
@@ -184,7 +188,19 @@ impl Sockets {
             pool,
             table,
             readers: readers.iter().map(reader).collect(),
+            shedding: None,
         }
+    }
+
+    /// Sheds early what a socket has no room for, in fair shares; `key` is drawn at random.
+    #[must_use]
+    pub fn shedding(self, settings: ShedSettings, key: Key) -> Self {
+        Self { shedding: Some(Shedding::new(settings, key)), ..self }
+    }
+
+    /// Returns what shedding did; `None`: nothing is shed.
+    pub fn shed_counts(&self) -> Option<Counts> {
+        self.shedding.as_ref().map(Shedding::counts)
     }
 
     /// Opens a socket.

@@ -17,6 +17,7 @@ use super::plane::{Masks, Plane};
 use super::socket::{Socket, Sockets};
 use super::tally::Tally;
 use crate::gro::{Segment, Train};
+use crate::overload::shed::refusal;
 use crate::{At, Choice, Cpus, Drop, Read, ReaderId, Reading, Stages};
 
 /// A reader's turn.
@@ -58,6 +59,10 @@ pub struct UdpStages<C> {
 #[derive(Debug)]
 struct Own<C> {
     consume: C,
+    /// Packets since one taught shedding.
+    lesson: u32,
+    /// Time of the delivery under way.
+    now_ns: u64,
     /// Key of the identities of flows for merging.
     identity: (u64, u64),
     order: Option<OrderWatch>,
@@ -78,6 +83,8 @@ impl<C: Consume> UdpStages<C> {
         let plane = Arc::clone(sockets.plane());
         let own = Own {
             consume,
+            lesson: 0,
+            now_ns: 0,
             // Another key than that of the hash, though made of it: no flow's hash tells it.
             identity: (!plane.hasher.k0, plane.hasher.k1.rotate_left(1)),
             order: None,
@@ -215,6 +222,9 @@ impl<C: Consume> Own<C> {
         if result.closed {
             return Err(());
         }
+        if let Some(shedding) = &sockets.shedding {
+            shedding.delivered(socket.queue.credit(), self.now_ns);
+        }
         self.tally.queued += result.admitted * per_message;
         self.tally.ended[Event::BufferFull.index()] += result.buffer_full * per_message;
         self.tally.ended[Event::NoMemory.index()] += result.no_memory * per_message;
@@ -335,25 +345,41 @@ impl<C: Consume> Stages for UdpStages<C> {
         let queue = self.plane.queue(&mut self.masks, at.queue);
         let mut rule = steer::PortRule::default();
         // Without a mask and a table nobody needs the hash (scaling.rst: RPS is off).
-        if !(queue.map.is_empty() && queue.slots.is_empty()) {
+        let steers = !(queue.map.is_empty() && queue.slots.is_empty());
+        let shedding = self.sockets.shedding.as_ref().filter(|_| !at.again);
+        let shedding = shedding.filter(|hook| hook.wants(at.now_ns, &mut self.own.lesson));
+        let mut refused = false;
+        if steers || shedding.is_some() {
             let seen = &mut self.seen;
             // What was read before an error is the flow, as in Linux.
             let _ = dissect(frame.bytes(), Start::Ethernet, &self.plane.options, seen);
-            if frame.hash.is_none() && seen.has_key() {
-                frame.hash = self.plane.hasher.hash_symmetric(&seen.key);
+            let mut hash = frame.hash;
+            if hash.is_none() && seen.has_key() {
+                hash = self.plane.hasher.hash_symmetric(&seen.key);
             }
-            frame.class = Class::new(seen.key.protocol, seen.tcp_flags, false);
-            rule = self.plane.rule(seen.key.dst_port);
+            let class = Class::new(seen.key.protocol, seen.tcp_flags, false);
+            if steers {
+                (frame.hash, frame.class) = (hash, class);
+                rule = self.plane.rule(seen.key.dst_port);
+            }
+            if let Some(hook) = shedding.filter(|_| class == Class::Udp) {
+                let (sockets, lesson) = (&*self.sockets, &mut self.own.lesson);
+                refused = hook.refuses(sockets, frame, seen, hash, at, lesson);
+            }
         }
         let packet = steer::Packet {
             hash: frame.hash,
             class: frame.class,
             rule,
             arrived_on: at.on,
-            refused: false,
+            refused,
         };
         let now = Epoch::from_ns(at.now_ns);
-        let decision = self.plane.steering.steer(&queue, &packet, cpus, now);
+        let decision = if refused {
+            refusal(at.on)
+        } else {
+            self.plane.steering.steer(&queue, &packet, cpus, now)
+        };
         if at.again {
             self.own.tally.again += 1;
         } else {
@@ -370,8 +396,16 @@ impl<C: Consume> Stages for UdpStages<C> {
         self.plane.steering.enqueued(&queue, flow, decision, tail);
     }
 
-    fn deliver(&mut self, train: Train<Frame>, on: CpuId, _now_ns: u64) -> Option<Reading> {
+    fn protects(&self, packet: &Frame) -> bool {
+        packet.protected
+    }
+
+    fn deliver(&mut self, train: Train<Frame>, on: CpuId, now_ns: u64) -> Option<Reading> {
         self.own.tally.trains += 1;
+        self.own.now_ns = now_ns;
+        if let Some(shedding) = &self.sockets.shedding {
+            shedding.reached(train.packets());
+        }
         let frame = train.first();
         let checked = match frame.checked(self.own.identity) {
             Ok(checked) => *checked,
@@ -427,7 +461,10 @@ impl<C: Consume> Stages for UdpStages<C> {
         read
     }
 
-    fn dropped(&mut self, _packet: Frame, cause: Drop, _now_ns: u64) {
+    fn dropped(&mut self, packet: Frame, cause: Drop, _now_ns: u64) {
+        if let Some(shedding) = &self.sockets.shedding {
+            shedding.lost(packet.ticket);
+        }
         self.own.tally.count_drop(cause);
     }
 }

@@ -10,6 +10,7 @@ use rxsteer_core::steer::{
 };
 use rxsteer_core::table::{Bucket, Epoch, FlowTable, OrderTable, RepeatFilter};
 use rxsteer_core::{CpuId, FlowHash, QueueId};
+use rxsteer_engine::overload::shed::refusal;
 use rxsteer_engine::overload::{
     BesideSettings, Control, GovernorSettings, Key, Means, Offer, Room, ShedSettings, SourcePrefix,
     Ticket, Verdict,
@@ -241,12 +242,7 @@ impl Stages for World {
         let queue = Queue { map: &self.map, slots: &self.slots };
         let host = self.control.for_flow(cpus, packet.hash);
         let decision = if refused {
-            // Only the policy that knows of it sheds by itself.
-            let aware = &Aware::default();
-            let none = |_, _| unreachable!("a packet that is refused is not looked up");
-            let place = |_, _, _, _| false;
-            let now = Epoch(0);
-            rxsteer_core::steer::choose_flow_aware(aware, &queue, &asked, &host, now, none, place)
+            refusal(at.on)
         } else {
             self.steering.steer(&queue, &asked, &host, Epoch(0))
         };
