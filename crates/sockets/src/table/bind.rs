@@ -110,7 +110,7 @@ impl Writer {
 
     /// Returns an automatic port for a socket.
     pub(super) fn automatic_port(&mut self, sock: &Sock) -> Result<u16, SocketError> {
-        let (low, high) = sock.ports.unwrap_or(self.port_range);
+        let (low, high) = sock.options.ports.unwrap_or(self.port_range);
         let count = u64::from(high - low) + 1;
         let start = low + (self.random() % count) as u16;
         if let Some(port) = self.free_ports.next(low, high, start) {

@@ -57,6 +57,19 @@ impl List {
         one.iter().chain(chunks.iter().flat_map(|chunk| chunk.iter()))
     }
 
+    /// Returns whether an entry is on the list as it is.
+    pub(super) fn has(&self, entry: &Entry) -> bool {
+        match &self.entries {
+            Entries::None => false,
+            Entries::One(one) => one == entry,
+            Entries::Chunks(chunks) => {
+                let chunk = &chunks[chunk_of(chunks, entry.rank)];
+                let place = chunk.binary_search_by_key(&entry.rank, |entry| entry.rank);
+                place.is_ok_and(|place| chunk[place] == *entry)
+            }
+        }
+    }
+
     /// Puts an entry in the place of its rank; replaces the one that has it.
     pub(super) fn put(&mut self, entry: Entry) {
         match &self.entries {
