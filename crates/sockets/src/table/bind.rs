@@ -7,10 +7,9 @@
 //!
 //! Source: spec of the receive path, "Bind".
 
-use std::collections::BTreeMap;
-
 use crate::SocketError;
 
+use super::ranked::Ranked;
 use super::sock::{Sock, addresses_overlap};
 use super::writer::Writer;
 
@@ -21,9 +20,9 @@ const MOST_ON_PORT: usize = 10;
 /// Sockets of a port, or of an address and port, from head to tail.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    pub(super) all: BTreeMap<i64, u32>,
+    pub(super) all: Ranked,
     /// Those without `SO_REUSEADDR`.
-    strict: BTreeMap<i64, u32>,
+    strict: Ranked,
 }
 
 impl Chain {
@@ -35,13 +34,13 @@ impl Chain {
     }
 
     pub(super) fn remove(&mut self, rank: i64) {
-        self.all.remove(&rank);
-        self.strict.remove(&rank);
+        self.all.remove(rank);
+        self.strict.remove(rank);
     }
 
     pub(super) fn set_reuseaddr(&mut self, rank: i64, i: u32, reuseaddr: bool) {
         if reuseaddr {
-            self.strict.remove(&rank);
+            self.strict.remove(rank);
         } else {
             self.strict.insert(rank, i);
         }
@@ -50,7 +49,7 @@ impl Chain {
     /// Those that a socket meets unless devices or addresses keep them apart.
     fn met_by(&self, sock: &Sock) -> impl Iterator<Item = u32> {
         let map = if sock.reuseaddr { &self.strict } else { &self.all };
-        map.values().copied()
+        map.iter()
     }
 }
 

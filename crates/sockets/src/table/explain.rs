@@ -20,7 +20,7 @@ impl Writer {
         let mut found = Vec::new();
         published.deliver(packet, false, |receiver| found.push(receiver));
         let on_port = self.ports.get(&packet.dst_port).into_iter();
-        let on_port: Vec<u32> = on_port.flat_map(|chain| chain.all.values().copied()).collect();
+        let on_port: Vec<u32> = on_port.flat_map(|chain| chain.all.iter()).collect();
         let stage = found.first().map(|found| found.stage);
         let sockets: Vec<_> =
             on_port.iter().map(|i| self.judge(*i, published, packet, &tuple, stage)).collect();

@@ -119,7 +119,7 @@ pub(super) struct Four {
     /// Which of the sizes is in use.
     current: AtomicU32,
     records: Segments<Record>,
-    counts: Box<[AtomicU32]>,
+    counts: Box<[AtomicU32; SLOTS]>,
 }
 
 /// A record changed while it was read: start again.
@@ -132,7 +132,7 @@ impl Four {
             sizes: [const { OnceLock::new() }; 32],
             current: AtomicU32::new(buckets.trailing_zeros()),
             records: Segments::new(),
-            counts: std::iter::repeat_with(AtomicU32::default).take(SLOTS).collect(),
+            counts: Box::new(std::array::from_fn(|_| AtomicU32::new(0))),
         };
         table.make(buckets.trailing_zeros());
         table

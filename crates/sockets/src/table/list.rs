@@ -19,7 +19,7 @@ pub(super) struct List {
     entries: Entries,
     /// The head of all sockets of the address, those in the 4-tuple table too, if it is connected;
     /// only where early demultiplexing asks for it.
-    pub(super) head: Option<Entry>,
+    pub(super) head: Option<Box<Entry>>,
 }
 
 /// One candidate is by far the most frequent, and costs no further load.

@@ -316,9 +316,9 @@ impl Published {
     /// Publishes the head of all sockets of an address, if it is connected.
     fn publish_head(&self, writer: &Writer, key: (u128, u16)) {
         let chain = writer.addresses.get(&key);
-        let first = chain.and_then(|chain| chain.all.values().next().copied());
+        let first = chain.and_then(|chain| chain.all.iter().next());
         let head = first.filter(|i| writer.sock(*i).connected);
-        let head = head.map(|i| writer.sock(i).entry(writer.id(i)));
+        let head = head.map(|i| Box::new(writer.sock(i).entry(writer.id(i))));
         let map = self.lists.pin();
         if map.get(&key).map_or(head.is_some(), |list| list.head != head) {
             drop(map);

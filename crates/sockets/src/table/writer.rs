@@ -27,6 +27,7 @@ use super::bind::{Chain, FreePorts};
 #[cfg(feature = "hash4")]
 use super::four::Records;
 use super::publish::{Published, Touched};
+use super::ranked::Ranked;
 use super::sock::{GroupKey, Sock};
 use groups::Group;
 
@@ -50,7 +51,7 @@ pub(crate) struct Writer {
     pub(super) addresses: HashMap<(u128, u16), Chain, RandomState>,
     pub(super) free_ports: FreePorts,
     /// Sockets with `SO_REUSEPORT` on by what groups have in common, in the order of their port.
-    by_key: HashMap<GroupKey, BTreeMap<i64, u32>, RandomState>,
+    by_key: HashMap<GroupKey, Ranked, RandomState>,
     groups: HashMap<u32, Group, RandomState>,
     last_group: u32,
     /// Ranks given at the head and at the tail of lists.

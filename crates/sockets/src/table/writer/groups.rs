@@ -1,12 +1,11 @@
 //! Reuseport groups: who joins which one, who leaves, and what look-ups see of them.
 
-use std::collections::BTreeMap;
-
 use crate::SocketError;
 use crate::group::{GroupView, HAS_REMOTE4, HAS_REMOTE6, MOST_MEMBERS, Member, Selector};
 
 use super::Writer;
 use crate::table::publish::{Touched, When};
+use crate::table::ranked::Ranked;
 use crate::table::sock::Sock;
 
 /// A reuseport group; ids start at 1.
@@ -42,7 +41,7 @@ impl Writer {
         touched: &mut Touched<'_>,
     ) -> Result<(), SocketError> {
         let key = self.sock(i).group_key(!self.quirks.left_group);
-        let first = self.by_key.get(&key).and_then(|map| map.values().next().copied());
+        let first = self.by_key.get(&key).and_then(|map| map.iter().next());
         let group = match first.map(|first| (first, self.sock(first).home)) {
             Some((first, 0)) => {
                 let group = self.found_group();
@@ -68,8 +67,8 @@ impl Writer {
         }
         let key = sock.group_key(true);
         self.leave_group(i, touched);
-        let others = self.by_key.get(&key).into_iter().flat_map(BTreeMap::values);
-        let homes = others.filter(|other| **other != i).map(|other| self.sock(*other).home);
+        let others = self.by_key.get(&key).into_iter().flat_map(Ranked::iter);
+        let homes = others.filter(|other| *other != i).map(|other| self.sock(other).home);
         let group = homes.into_iter().find(|group| *group != 0);
         let group = group.unwrap_or_else(|| self.found_group());
         self.come_back(i, group, touched)?;
@@ -200,7 +199,7 @@ impl Writer {
             let key = sock.group_key(!self.quirks.left_group);
             let rank = sock.port_rank;
             if let Some(map) = self.by_key.get_mut(&key) {
-                map.remove(&rank);
+                map.remove(rank);
                 if map.is_empty() {
                     self.by_key.remove(&key);
                 }
