@@ -79,9 +79,9 @@ fn every_packet_has_one_reason_and_one_end_under_every_policy() {
 fn the_sample_shows_how_the_policies_differ() {
     let report = json("replay -j");
     let number = |name: &str, key: &str| policy(&report, name)[key].as_f64().unwrap();
-    // One CPU cannot carry it; eight can.
-    let median = |name: &str| policy(&report, name)["latency"]["p50_ns"].as_u64().unwrap();
-    assert!(median("none") > 10 * median("rps"));
+    // One CPU falls behind at times; eight do not.
+    let p99 = |name: &str| policy(&report, name)["latency"]["p99_ns"].as_u64().unwrap();
+    assert!(p99("none") > 10 * p99("rps"));
     // Without a check of identity, packets follow the entries of others (B1).
     assert!(number("rfs-2010", "wrong_steers") > 1000.0);
     assert!(number("rfs-clear", "wrong_steers") < number("rfs-2010", "wrong_steers"));

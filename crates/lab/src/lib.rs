@@ -12,5 +12,4 @@ pub mod listing;
 pub mod replay;
 pub mod report;
 pub mod rss;
-pub mod service;
 pub mod verdict;

@@ -256,9 +256,15 @@ fn hash4_is_flat_and_unconnected_sockets_do_not_pay() {
 fn mask_change_reorders_under_rps_and_nothing_with_the_order_rule() {
     let run = ran("mask-change", &[]);
     assert!(value(&run, "reordered", "as Linux/rps") > 0.0);
-    for of in ["drain/rps", "as Linux/rfs", "as Linux/rfs-2010", "as Linux/flow-aware"] {
+    for of in ["drain/rps", "as Linux/flow-aware"] {
         assert_eq!(value(&run, "reordered", of), 0.0, "{of}");
         assert_eq!(value(&run, "unsafe_moves", of), 0.0, "{of}");
+    }
+    // RFS has no position of packets that RPS placed: a flow's first move, when its reader is heard
+    // of, is not held back. Each of the 64 flows has one.
+    for of in ["as Linux/rfs", "as Linux/rfs-2010"] {
+        assert!(value(&run, "unsafe_moves", of) <= 64.0, "{of}");
+        assert!(value(&run, "reordered", of) < 64.0, "{of}");
     }
     assert!(value(&run, "moved", "as Linux/flow-aware") > 100.0);
     assert!(value(&run, "held", "as Linux/flow-aware") > 0.0);

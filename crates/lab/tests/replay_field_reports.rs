@@ -84,17 +84,28 @@ fn tempesta_2683_with_drain_the_move_is_named_where_the_load_lets_it_happen() {
     assert_eq!(rps.moves.held, 10);
 }
 
+/// A connected socket whose reader moves from CPU 0 to CPU 2 while its flow's backlog is deep.
+fn reader_moves(at: &str) -> String {
+    format!(
+        "[[consumer]]\nprotocol = \"udp\"\nlocal = \":5000\"\nconnected = true\ncpus = \"0\"\n\
+         [[consumer.migrate]]\nat = \"{at}\"\ncpus = \"2\"\n"
+    )
+}
+
 #[test]
 fn tempesta_2683_rfs_moves_a_flow_only_after_its_old_cpu_has_passed_it() {
     let host = slow_host();
-    let reader = "[[consumer]]\nprotocol = \"udp\"\nlocal = \":5000\"\nconnected = true\n\
-                  cpus = \"0\"\n[[consumer.migrate]]\nat = \"40us\"\ncpus = \"2\"\n";
     let mut frames = hundred();
+    // The first is read and recorded before the others come.
+    for frame in frames.iter_mut().skip(1) {
+        frame.0 += 100_000;
+    }
     for frame in frames.iter_mut().skip(80) {
         frame.0 += 300_000;
     }
+    let reader = reader_moves("140us");
     for kind in [Rfs, FlowAware] {
-        let report = run(&frames, host.clone(), with_events(&[kind], reader, &host));
+        let report = run(&frames, host.clone(), with_events(&[kind], &reader, &host));
         let policy = policy(&report, kind.name());
         assert_eq!((policy.reordered, policy.moves.unsafe_moves), (0, 0), "{kind}");
         let last = policy.moved_packets.last().copied();
@@ -102,11 +113,35 @@ fn tempesta_2683_rfs_moves_a_flow_only_after_its_old_cpu_has_passed_it() {
     }
 }
 
-/// 1000 flows over 8 CPUs at a rate that needs several of them.
+/// Packet work keeps the reader on CPU 0 from recording its flow until it has moved: RFS takes the
+/// flow for one that was never anywhere and moves it at once, past what waits where its hash had
+/// sent it.
+#[test]
+fn tempesta_2683_a_flow_that_its_starved_reader_never_recorded_is_reordered_by_rfs_only() {
+    let host = slow_host();
+    for (kind, in_order) in [(Rfs, false), (FlowAware, true)] {
+        let options = with_events(&[kind], &reader_moves("40us"), &host);
+        let report = run(&hundred(), host.clone(), options);
+        let policy = policy(&report, kind.name());
+        assert_eq!(policy.reordered == 0, in_order, "{kind}: {}", policy.reordered);
+        assert_eq!(policy.moves.unsafe_moves == 0, in_order, "{kind}");
+    }
+}
+
+/// 1000 flows at a rate that needs several CPUs.
 fn thousand_flows() -> Scenario {
+    thousand_flows_every(500)
+}
+
+fn thousand_flows_every(gap_ns: u64) -> Scenario {
     let mut scenario = Scenario::new(11);
-    scenario.add(Uniform { flows: 1000, packets_per_flow: 40, gap_ns: 500, ..Uniform::default() });
+    scenario.add(Uniform { flows: 1000, packets_per_flow: 40, gap_ns, ..Uniform::default() });
     scenario
+}
+
+/// A port that eight threads read, so that no single reader is the limit.
+fn eight_readers(policies: &[PolicyKind]) -> ReplayOptions {
+    ReplayOptions { workers: 8, ..options(policies) }
 }
 
 #[test]
@@ -125,7 +160,9 @@ fn redpanda_27680_rps_on_top_of_one_queue_per_cpu_only_adds_hops() {
 
 #[test]
 fn redpanda_27680_with_two_queues_each_gets_the_four_cpus_nearest_to_its_irq_cpu() {
-    let report = run_scenario(thousand_flows(), Host::simple(8, 2).unwrap(), options(&[Off, Rps]));
+    // More than the two CPUs that are interrupted can process.
+    let host = host("cpus = 8\nqueues = 2\n[costs]\nwork = 100\n");
+    let report = run_scenario(thousand_flows_every(250), host, eight_readers(&[Off, Rps]));
     assert_eq!(report.verdict.code, VerdictCode::UseRps, "{:#?}", report.verdict);
     assert_eq!(setting(&report, "rx-0/rps_cpus"), ["0f"]);
     assert_eq!(setting(&report, "rx-1/rps_cpus"), ["f0"]);
@@ -145,7 +182,7 @@ fn openwrt_24774_one_queue_steered_to_its_own_irq_cpu() {
     // With a mask of all, RPS is what helps, and both masks are explained.
     let mut host = Host::simple(4, 1).unwrap();
     host.set_masks(&Mask::Local).unwrap();
-    let report = run_scenario(thousand_flows(), host, options(&[Off, Rps]));
+    let report = run_scenario(thousand_flows(), host, eight_readers(&[Off, Rps]));
     let verdict = &report.verdict;
     assert_eq!(verdict.code, VerdictCode::UseRps, "{verdict:#?}");
     let mask = setting(&report, "rps_cpus");

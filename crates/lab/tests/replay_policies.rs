@@ -257,9 +257,10 @@ fn limits_of_state_change_no_sum_and_are_told() {
 #[test]
 fn where_all_lose_the_simplest_that_carries_nearly_the_most_is_named() {
     let mut scenario = Scenario::new(5);
-    scenario.add(Crowd { gap_ns: 200, ..strangers(60_000) });
+    scenario.add(Crowd { gap_ns: 100, ..strangers(60_000) });
     let host = Host::simple(8, 1).unwrap();
-    let report = run_scenario(scenario, host, options(&[Off, Rps, FlowAware]));
+    let options = ReplayOptions { workers: 8, ..options(&[Off, Rps, FlowAware]) };
+    let report = run_scenario(scenario, host, options);
     let carried = |name: &str| {
         let p = policy(&report, name);
         1.0 - p.drops.total() as f64 / p.received as f64

@@ -19,7 +19,6 @@ mod four;
 mod list;
 mod lookup;
 mod publish;
-mod ranked;
 mod segments;
 mod sock;
 mod sync;

@@ -221,6 +221,7 @@ impl Maker<'_> {
         vec![
             loss("ring full", "The device had no room.", |p| p.drops.ring),
             loss("backlog full", "The chosen CPU had no room.", |p| p.drops.backlog),
+            loss("flow limit", "Too much of the backlog was of its flow.", |p| p.drops.flow_limit),
             loss("receive buffer full", "The socket had no room.", |p| p.drops.receive_buffer),
             loss("shed early", "The socket would have had no room.", |p| p.drops.shed),
             loss("CPU offline", "No CPU took over.", |p| p.drops.offline),
@@ -235,7 +236,7 @@ impl Maker<'_> {
             })
         };
         vec![
-            quantile("median", "From arrival to the end of reading.", |p| p.latency.p50_ns),
+            quantile("median", "From arrival until its reader has it.", |p| p.latency.p50_ns),
             quantile("90 %", "Nine of ten packets are faster.", |p| p.latency.p90_ns),
             quantile("99 %", "99 of 100 packets are faster.", |p| p.latency.p99_ns),
             quantile("99.9 %", "999 of 1000 packets are faster.", |p| p.latency.p999_ns),

@@ -17,8 +17,10 @@
 //! Always true: equal arrivals and settings give equal results, on any machine; a CPU has at most
 //! one event in the heap; time never goes back; every packet that arrives ends once, at the latest
 //! in [`VirtualTime::drain`], if the stages let their readers read.
+//! [`AtOnce`] is for where time does not matter: it does all work of a packet when it arrives.
 //! Elsewhere: what a CPU does with a packet ([`crate::cpu`]); limits ([`crate::softirq`]).
 
+mod at_once;
 mod sched;
 mod select;
 mod view;
@@ -31,15 +33,17 @@ use std::collections::binary_heap::{BinaryHeap, PeekMut};
 use rxsteer_core::cpu::CpuStates;
 use rxsteer_core::{CpuId, QueueId};
 
+pub use at_once::AtOnce;
 pub use view::{CpuLoad, View};
 
 use crate::backlog::{CpuQueue as _, LocalBacklog};
 use crate::costs::Costs;
 use crate::cpu::{Begun, Cpu};
+use crate::machine::Machine;
 use crate::overload::Governor;
 use crate::settings::{Mode, Settings};
 use crate::softirq::Napi;
-use crate::stages::{At, Drop, Stages};
+use crate::stages::{At, Drop, Reading, Stages};
 use sched::{RunQueue, Task};
 use world::{Ring, World};
 
@@ -331,6 +335,22 @@ impl<P> VirtualTime<P> {
         self.start(heir, now_ns, stages);
         self.enter_coming();
         Some(taken_over)
+    }
+
+    /// Tells that messages came to a reader by another way than [`Stages::deliver`], such as from
+    /// another reader, and wakes it if it sleeps.
+    pub fn wake<S>(&mut self, reading: Reading, messages: u32, now_ns: u64, stages: &mut S)
+    where
+        S: Stages<Packet = P>,
+    {
+        self.advance(now_ns, stages);
+        self.world.extra_ns = 0;
+        for _ in 0..messages {
+            Machine::wake(&mut self.world, reading.cpu, reading, now_ns);
+        }
+        self.world.extra_ns = 0;
+        self.pass_on(now_ns, stages);
+        self.enter_coming();
     }
 
     /// Brings a CPU back. Interrupts that another CPU took over stay there.

@@ -281,3 +281,20 @@ fn a_full_ring_drops_the_newest() {
     assert_eq!(script.ends, (1..=6).map(|n| (n, 1)).collect());
     assert_eq!(load(&host, 0).dropped, 2);
 }
+
+#[test]
+fn at_once_leaves_no_backlog_and_no_reader_behind() {
+    let mut host = AtOnce::new(&topology(1));
+    let mut script = Script::to(1).read_on(3);
+    for n in 1..=3 {
+        host.arrive(parcel(n), QueueId(0), n, &mut script);
+        assert_eq!(host.cpus().head(CpuId(1)), n as u32);
+        assert_eq!(host.cpus().tail(CpuId(1)), n as u32);
+        assert_eq!(script.count("read"), n);
+    }
+    assert!(host.offline(CpuId(1)));
+    host.arrive(parcel(4), QueueId(0), 4, &mut script);
+    assert_eq!(script.cpus("processed"), [1, 1, 1, 0], "local, as its CPU is gone");
+    let loads: Vec<_> = host.loads().map(|(_, online, load)| (online, load.processed)).collect();
+    assert_eq!(loads, [(true, 1), (false, 3), (true, 0), (true, 0)]);
+}

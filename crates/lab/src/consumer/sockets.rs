@@ -168,6 +168,15 @@ pub(crate) struct Sockets {
     pub(crate) counts: Counts,
 }
 
+/// Returns the CPUs that readers run on if nothing is said, those that take no interrupts first: no
+/// scheduler leaves a busy thread on a CPU that packet work fills when others are free.
+fn readers(host: &Host) -> Vec<CpuId> {
+    let interrupted = |cpu: &CpuId| host.queues.iter().any(|queue| queue.irq_cpu == *cpu);
+    let mut cpus: Vec<CpuId> = host.cpus.serving().iter().collect();
+    cpus.sort_by_key(interrupted);
+    cpus
+}
+
 impl Sockets {
     pub(crate) fn new(
         host: &Host,
@@ -180,7 +189,7 @@ impl Sockets {
             opened_by_rule: vec![0; rules.len()],
             rules,
             opened_by_none: 0,
-            serving: host.cpus.serving().iter().collect(),
+            serving: readers(host),
             default_work_ns: host.costs.work,
             workers: workers.max(1),
             limit: limit.max(1),

@@ -417,7 +417,7 @@ fn options(source: Source<'_>, file: &OptionsFile) -> Result<ReplayOptions, Conf
             .map_err(|_| source.refuse(text, format!("`{}` is no version", text.get_ref())))?,
     };
     Ok(ReplayOptions {
-        service: [ServiceKind::Fifo, ServiceKind::Instant]
+        service: [ServiceKind::Engine, ServiceKind::Instant]
             [word(&file.service, &["engine", "instant"])?],
         mode: [Mode::Kernel, Mode::Inner][word(&file.mode, &["kernel", "inner"])?],
         kernel,

@@ -93,6 +93,7 @@ pub(crate) fn make(source: Source<'_>, file: &HostFile) -> Result<Host, ConfigEr
         rss: Rss::default(),
         tables: tables(source, &file.tables)?,
         limits: limits(source, &file.limits)?,
+        engine: super::engine_default(),
         costs: costs(source, file)?,
         rounded: Vec::new(),
     };

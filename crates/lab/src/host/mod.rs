@@ -10,17 +10,17 @@
 //! masks. That a queue without a mask gets the CPUs of its IRQ CPU's cache is ours; Linux leaves
 //! RPS off there.
 
-mod costs;
 mod file;
 mod mask;
 mod sizes;
 
 use rxsteer_core::cpu::{CpuStates, Dropped};
 use rxsteer_core::{CpuId, CpuSet};
+use rxsteer_engine::virtual_time::Topology;
 
-pub use costs::Costs;
 pub(crate) use file::{HostFile, make};
 pub use mask::{Mask, MaskError};
+pub use rxsteer_engine::{Costs, Mode, Settings};
 pub use sizes::{SizeError, TableSizes, rps_flow_cnt, rps_sock_flow_entries};
 
 use crate::rss::Rss;
@@ -42,6 +42,9 @@ pub struct Host {
     pub tables: TableSizes,
     /// Bounds of queues and buffers.
     pub limits: Limits,
+    /// Who runs when; the bounds and shares in it are those of [`Self::limits`] (see
+    /// [`settings`](Self::settings)).
+    pub engine: Settings,
     /// Time per step.
     pub costs: Costs,
     /// Sizes that the kernel would round up.
@@ -85,10 +88,9 @@ pub struct Limits {
     pub udp_receive_buffer: u64,
     /// Receive buffer of a TCP socket in bytes (last value of `net.ipv4.tcp_rmem`).
     pub tcp_receive_buffer: u64,
-    /// `net.core.netdev_budget`: packets per receive softirq. For the receive engine; the FIFO
-    /// model takes work in the order of its arrival and does not use it.
+    /// `net.core.netdev_budget`: packets per pass of the receive softirq.
     pub budget: u32,
-    /// `net.core.dev_weight`: packets per poll. As above.
+    /// `net.core.dev_weight`: packets per poll.
     pub weight: u32,
 }
 
@@ -140,6 +142,7 @@ impl Host {
             rss: Rss::default(),
             tables: TableSizes::default(),
             limits: Limits::default(),
+            engine: engine_default(),
             costs: Costs::default(),
             rounded: Vec::new(),
             cpus: states,
@@ -158,6 +161,23 @@ impl Host {
     /// What is wrong, with its line, column and key.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, crate::config::ConfigError> {
         file::read(name, text)
+    }
+
+    /// Returns the CPUs, their caches and the queues as the engine knows them.
+    pub fn topology(&self) -> Topology {
+        Topology {
+            cpus: self.cpus,
+            cache_numbers: self.cache_numbers(),
+            irq_cpus: self.queues.iter().map(|queue| queue.irq_cpu).collect(),
+        }
+    }
+
+    /// Returns the settings of the engine, with the bounds of this host.
+    pub fn settings(&self) -> Settings {
+        let Limits { max_backlog, ring, budget, weight, .. } = self.limits;
+        let limits =
+            rxsteer_engine::Limits { max_backlog, ring, budget, weight, ..self.engine.limits };
+        Settings { limits, ..self.engine }
     }
 
     /// Gives the flow tables other sizes, those of the queues included.
@@ -280,6 +300,11 @@ impl std::fmt::Display for HostError {
 }
 
 impl std::error::Error for HostError {}
+
+/// How a host works if nothing is said: as Linux does now, but that nothing is merged.
+fn engine_default() -> Settings {
+    Settings { gro: false, ..Settings::default() }
+}
 
 fn groups_of_eight(cpus: &CpuSet) -> Vec<CpuSet> {
     let ids: Vec<CpuId> = cpus.iter().collect();

@@ -7,7 +7,7 @@ use rxsteer_core::{CpuId, CpuSet};
 use super::flows::Flow;
 use super::front::Front;
 use crate::host::Host;
-use crate::report::{Evidence, Finding, FindingCode, PolicyReport, Report, Severity};
+use crate::report::{CpuReport, Evidence, Finding, FindingCode, PolicyReport, Report, Severity};
 use crate::rss::{Rss, Spreading};
 use crate::verdict::percent;
 
@@ -16,6 +16,9 @@ const ENOUGH_PACKETS: u64 = 64;
 
 /// Share of the packets above which one flow decides the load.
 const NEARLY_ALL: f64 = 0.9;
+
+/// Busy share from which a CPU has no time left that counts.
+const FULL: f64 = 0.9;
 
 /// Returns the findings, problems first.
 pub(super) fn find(front: &Front, host: &Host, report: &Report) -> Vec<Finding> {
@@ -462,7 +465,28 @@ fn one_policy(policy: &PolicyReport, report: &Report, findings: &mut Vec<Finding
         ));
     }
     let lost = policy.drops.receive_buffer + policy.drops.shed;
-    if lost > 0 {
+    if lost > 0
+        && let Some(cpu) = starving(policy)
+    {
+        findings.push(finding(
+            FindingCode::ReaderStarved,
+            Severity::Problem,
+            format!(
+                "{name}: {lost} packets found the receive buffer of their socket full: on CPU {} \
+                 packet work runs ahead of the readers, takes {} of the time and leaves them {}. \
+                 Move the readers or the interrupts to other CPUs, or let packet work compete with \
+                 the readers (echo 1 > /sys/class/net/DEV/threaded).",
+                cpu.cpu,
+                percent(cpu.busy * cpu.softirq_ns as f64 / cpu.busy_ns as f64),
+                percent(cpu.busy * cpu.reader_ns as f64 / cpu.busy_ns as f64),
+            ),
+            &[
+                ("lost", lost as f64, "packets"),
+                ("softirq_ns", cpu.softirq_ns as f64, "ns"),
+                ("reader_ns", cpu.reader_ns as f64, "ns"),
+            ],
+        ));
+    } else if lost > 0 {
         findings.push(finding(
             FindingCode::ReaderTooSlow,
             Severity::Problem,
@@ -473,6 +497,14 @@ fn one_policy(policy: &PolicyReport, report: &Report, findings: &mut Vec<Finding
             &[("lost", lost as f64, "packets")],
         ));
     }
+}
+
+/// Returns the busiest of the CPUs that have readers and are full, mostly of packet work ahead of
+/// them.
+fn starving(policy: &PolicyReport) -> Option<&CpuReport> {
+    let starving =
+        |cpu: &&CpuReport| cpu.read > 0 && cpu.busy >= FULL && cpu.softirq_ns > 2 * cpu.reader_ns;
+    policy.cpus.iter().filter(starving).max_by_key(|cpu| cpu.softirq_ns)
 }
 
 fn plural(n: u64) -> &'static str {

@@ -17,6 +17,7 @@ use super::flows::Flows;
 use super::fragments::Fragments;
 use super::frame::{Frame, Reader};
 use super::item::{Item, Timed};
+use super::job::Job;
 use super::local::{FIRST_PACKETS, Local, LocalRule, Way};
 use super::options::{ReplayOptions, hasher};
 use super::workers::Workers;
@@ -25,7 +26,6 @@ use crate::consumer::{Change, Event, Heard, Note, Sockets, Tuple};
 use crate::host::Host;
 use crate::report::{ByClass, DissectErrors, InputReport, Skipped};
 use crate::rss::Spreading;
-use crate::service::Job;
 
 /// Longest time since the first packet, 146 years: a later packet counts as of then, so that no sum
 /// of times overflows.

@@ -2,8 +2,8 @@
 
 use rxsteer_core::CpuId;
 
+use super::job::Job;
 use crate::consumer::Opened;
-use crate::service::Job;
 
 /// Something that happens at a time.
 #[derive(Clone, Copy, Debug)]

@@ -1,17 +1,20 @@
-//! One policy on one host: its ledger, driven by a service model through the items of the front.
+//! One policy on one host: its ledger, driven by an executor through the items of the front.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use rxsteer_core::table::Epoch;
+use rxsteer_core::{CpuId, QueueId};
+use rxsteer_engine::Reading;
+use rxsteer_engine::virtual_time::{AtOnce, CpuLoad, View, VirtualTime};
 
 use super::item::{Item, Timed};
+use super::job::Job;
 use super::ledger::Ledger;
 use crate::consumer::{Change, Event};
 use crate::host::Host;
 use crate::report::PolicyReport;
-use crate::service::Service;
 
 /// A policy that takes in the items of a replay.
 pub(super) trait Run: Send {
@@ -22,24 +25,111 @@ pub(super) trait Run: Send {
     fn finish(self: Box<Self>, span_ns: u64) -> PolicyReport;
 }
 
-/// A policy on a host under a service model.
+/// What does the work of a policy's packets, in time or at once.
+pub(super) trait Executor {
+    fn arrive(&mut self, job: Job, now_ns: u64, ledger: &mut Ledger);
+    fn advance(&mut self, until_ns: u64, ledger: &mut Ledger);
+    /// Does what is left; returns when the last of it was done.
+    fn drain(&mut self, ledger: &mut Ledger) -> u64;
+    /// Returns the packets that were taken over; `None`: the CPU stays.
+    fn offline(&mut self, cpu: CpuId, now_ns: u64, ledger: &mut Ledger) -> Option<u64>;
+    fn online(&mut self, cpu: CpuId);
+    /// Messages came to a reader from another one.
+    fn wake(&mut self, reading: Reading, messages: u32, now_ns: u64, ledger: &mut Ledger);
+    fn cpus(&self) -> &View;
+    fn loads(&self) -> Vec<(CpuId, bool, CpuLoad)>;
+}
+
+impl Executor for VirtualTime<Job> {
+    #[inline]
+    fn arrive(&mut self, job: Job, now_ns: u64, ledger: &mut Ledger) {
+        let queue: QueueId = job.queue;
+        VirtualTime::arrive(self, job, queue, now_ns, ledger);
+    }
+
+    fn advance(&mut self, until_ns: u64, ledger: &mut Ledger) {
+        VirtualTime::advance(self, until_ns, ledger);
+    }
+
+    fn drain(&mut self, ledger: &mut Ledger) -> u64 {
+        VirtualTime::drain(self, ledger)
+    }
+
+    fn offline(&mut self, cpu: CpuId, now_ns: u64, ledger: &mut Ledger) -> Option<u64> {
+        VirtualTime::offline(self, cpu, now_ns, ledger)
+    }
+
+    fn online(&mut self, cpu: CpuId) {
+        VirtualTime::online(self, cpu);
+    }
+
+    fn wake(&mut self, reading: Reading, messages: u32, now_ns: u64, ledger: &mut Ledger) {
+        VirtualTime::wake(self, reading, messages, now_ns, ledger);
+    }
+
+    fn cpus(&self) -> &View {
+        VirtualTime::cpus(self)
+    }
+
+    fn loads(&self) -> Vec<(CpuId, bool, CpuLoad)> {
+        VirtualTime::loads(self).collect()
+    }
+}
+
+impl Executor for AtOnce {
+    #[inline]
+    fn arrive(&mut self, job: Job, now_ns: u64, ledger: &mut Ledger) {
+        let queue = job.queue;
+        AtOnce::arrive(self, job, queue, now_ns, ledger);
+    }
+
+    fn advance(&mut self, until_ns: u64, _ledger: &mut Ledger) {
+        AtOnce::advance(self, until_ns);
+    }
+
+    fn drain(&mut self, _ledger: &mut Ledger) -> u64 {
+        self.last_ns()
+    }
+
+    fn offline(&mut self, cpu: CpuId, _now_ns: u64, _ledger: &mut Ledger) -> Option<u64> {
+        AtOnce::offline(self, cpu).then_some(0)
+    }
+
+    fn online(&mut self, cpu: CpuId) {
+        AtOnce::online(self, cpu);
+    }
+
+    fn wake(&mut self, _: Reading, _: u32, _: u64, _: &mut Ledger) {
+        // Nothing ever waits.
+    }
+
+    fn cpus(&self) -> &View {
+        AtOnce::cpus(self)
+    }
+
+    fn loads(&self) -> Vec<(CpuId, bool, CpuLoad)> {
+        AtOnce::loads(self).collect()
+    }
+}
+
+/// A policy on a host under an executor.
 #[derive(Debug)]
 pub(super) struct Lane<S> {
-    pub(super) service: S,
+    pub(super) executor: S,
     pub(super) ledger: Ledger,
     pub(super) host: Arc<Host>,
     pub(super) events: Arc<[Event]>,
 }
 
-impl<S: Service + Send> Run for Lane<S> {
+impl<S: Executor + Send> Run for Lane<S> {
     fn run(&mut self, items: &[Timed]) {
         for timed in items {
             if let Item::Packet(job) = timed.item {
                 self.ledger.arrived(timed.ns);
-                self.service.arrive(job, timed.ns, &mut self.ledger);
+                self.executor.arrive(job, timed.ns, &mut self.ledger);
                 continue;
             }
-            self.service.advance(timed.ns, &mut self.ledger);
+            self.executor.advance(timed.ns, &mut self.ledger);
             match timed.item {
                 Item::Packet(_) => {}
                 Item::Sent { socket, socket_use } => self.ledger.sent(socket, socket_use),
@@ -47,19 +137,23 @@ impl<S: Service + Send> Run for Lane<S> {
                 Item::Connect { socket } => self.ledger.connected(socket),
                 Item::Disconnect { socket } => self.ledger.disconnected(socket),
                 Item::Close { socket } => self.ledger.closed(socket),
-                Item::Place { socket, cpu } => self.ledger.placed(socket, cpu),
+                Item::Place { socket, cpu } => {
+                    if let Some((reading, messages)) = self.ledger.placed(socket, cpu) {
+                        self.executor.wake(reading, messages, timed.ns, &mut self.ledger);
+                    }
+                }
                 Item::Event(number) => self.event(number as usize, timed.ns),
             }
         }
     }
 
     fn finish(mut self: Box<Self>, span_ns: u64) -> PolicyReport {
-        let end_ns = self.service.drain(&mut self.ledger).max(span_ns);
-        self.ledger.report(self.service.cpus(), end_ns)
+        let end_ns = self.executor.drain(&mut self.ledger).max(span_ns);
+        self.ledger.report(&self.executor.loads(), end_ns)
     }
 }
 
-impl<S: Service> Lane<S> {
+impl<S: Executor> Lane<S> {
     fn event(&mut self, number: usize, now_ns: u64) {
         let events = Arc::clone(&self.events);
         match &events[number].change {
@@ -71,15 +165,15 @@ impl<S: Service> Lane<S> {
                 for queue in queues {
                     // The mask is cut to the CPUs that are online now, as at each write.
                     let Ok((cpus, _)) = self.host.resolve(queue, mask) else { continue };
-                    let cpus = cpus.intersection(&self.service.cpus().online());
+                    let cpus = cpus.intersection(&self.executor.cpus().online());
                     self.ledger.tables.set_map(queue, &cpus);
                 }
             }
             Change::Offline(cpu) => {
-                let packets = self.service.offline(*cpu, now_ns, &mut self.ledger);
+                let packets = self.executor.offline(*cpu, now_ns, &mut self.ledger);
                 self.ledger.rehomed(packets.unwrap_or(0));
             }
-            Change::Online(cpu) => self.service.online(*cpu),
+            Change::Online(cpu) => self.executor.online(*cpu),
             Change::Resize(sizes) => self.ledger.tables.resize(sizes, Epoch::from_ns(now_ns)),
             // The front tells where each thread goes.
             Change::Migrate { .. } => {}

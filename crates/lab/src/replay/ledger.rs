@@ -7,7 +7,11 @@ use hdrhistogram::Histogram;
 use rxsteer_core::steer::{Class, KernelVersion, Packet, PolicyKind, Reason, SocketFlow};
 use rxsteer_core::table::{Epoch, Probe, Recorded};
 use rxsteer_core::{CpuId, FlowHash};
+use rxsteer_engine::virtual_time::CpuLoad;
+use rxsteer_engine::{At, Choice, Cpus, Drop, Read, ReaderId, Reading, Stages, Train};
 
+use super::job::{FlowRef, Job};
+use super::readers::{Distance, Message, Readers};
 use super::tables::PolicyTables;
 use crate::consumer::Opened;
 use crate::host::{Costs, Host, Limits};
@@ -15,7 +19,6 @@ use crate::report::{
     ByReason, CpuReport, Distances, Drops, Latency, Moves, PolicyReport, Probes, Series,
     SeriesPoint, Writes,
 };
-use crate::service::{Choice, Cpus, Drop, Job, Reading, Stages};
 
 /// Memory that the kernel charges to a socket for one packet besides its bytes (the usual
 /// `truesize` of a small packet: buffer head and shared info).
@@ -28,9 +31,9 @@ pub(super) struct Ledger {
     pub(super) tables: PolicyTables,
     sockets: Vec<SocketState>,
     flows: Vec<FlowState>,
+    readers: Readers,
     costs: Costs,
     limits: Limits,
-    cache: Vec<u32>,
     epoch: Epoch,
     counts: Counts,
     latency: Histogram<u64>,
@@ -49,7 +52,6 @@ struct SocketState {
     queued_bytes: u64,
     /// Bytes of packets that were admitted and are not read yet, wherever they are.
     admitted_bytes: u64,
-    waiting: u32,
     work_ns: u32,
     cpu: CpuId,
     tcp: bool,
@@ -91,7 +93,6 @@ struct Counts {
     unsafe_packets: Vec<u64>,
     distances: Distances,
     handoffs: u64,
-    wakeups: u64,
     read: u64,
     finished: u64,
     drops: Drops,
@@ -115,9 +116,9 @@ impl Ledger {
             tables: PolicyTables::new(kind, host, kernel, drain),
             sockets: Vec::new(),
             flows: Vec::new(),
+            readers: Readers::new(host.cache_numbers()),
             costs: host.costs,
             limits: host.limits,
-            cache: host.cache_numbers(),
             epoch: Epoch(0),
             counts: Counts {
                 by_cpu: vec![[0; 2]; host.cpus.nr_cpu_ids() as usize],
@@ -171,10 +172,16 @@ impl Ledger {
         }
     }
 
-    pub(super) fn placed(&mut self, socket: u32, cpu: CpuId) {
-        if let Some(state) = self.sockets.get_mut(socket as usize) {
-            state.cpu = cpu;
+    /// The thread that reads a socket goes to another CPU, with what waits for it; returns whom to
+    /// wake, and for how many messages.
+    pub(super) fn placed(&mut self, socket: u32, cpu: CpuId) -> Option<(Reading, u32)> {
+        let state = self.sockets.get_mut(socket as usize)?;
+        let from = std::mem::replace(&mut state.cpu, cpu);
+        if from == cpu {
+            return None;
         }
+        let messages = self.readers.move_socket(socket, from, cpu);
+        (messages > 0).then_some((Reading { reader: ReaderId(cpu.0.into()), cpu }, messages))
     }
 
     pub(super) fn disconnected(&mut self, socket: u32) {
@@ -266,17 +273,17 @@ impl Ledger {
     /// Returns the flow's state, begun anew if the place has a new occupant; `None` if the place
     /// has been given to a later flow.
     #[inline]
-    fn flow(&mut self, job: &Job) -> Option<&mut FlowState> {
-        let place = job.flow as usize;
+    fn flow_state(&mut self, place: u32, flow_use: u32) -> Option<&mut FlowState> {
+        let place = place as usize;
         if place >= self.flows.len() {
             self.flows.resize(place + 1, FlowState::default());
         }
         let flow = &mut self.flows[place];
-        if flow.flow_use != job.flow_use {
-            if flow.flow_use.wrapping_sub(job.flow_use) as i32 > 0 {
+        if flow.flow_use != flow_use {
+            if flow.flow_use.wrapping_sub(flow_use) as i32 > 0 {
                 return None;
             }
-            *flow = FlowState { flow_use: job.flow_use, ..FlowState::default() };
+            *flow = FlowState { flow_use, ..FlowState::default() };
         }
         Some(flow)
     }
@@ -288,11 +295,10 @@ impl Ledger {
 
     /// Follows a flow to its CPU and counts how it got there.
     #[inline]
-    fn follow(&mut self, job: &Job, choice: &Choice, cpus: &Cpus) {
-        use rxsteer_core::steer::Host as _;
+    fn follow<C: Cpus>(&mut self, job: &Job, choice: &Choice, cpus: &C) {
         let cpu = choice.decision.cpu;
         let inline = choice.is_inline();
-        let Some(flow) = self.flow(job) else { return };
+        let Some(flow) = self.flow_state(job.flow, job.flow_use) else { return };
         let mut moved = false;
         let mut unsafe_move = false;
         if flow.flags & FLOW_PLACED != 0 && flow.last_cpu != cpu.0 {
@@ -325,9 +331,28 @@ impl Ledger {
 }
 
 impl Stages for Ledger {
+    type Packet = Job;
+    type Flow = FlowRef;
+
     #[inline]
-    fn choose(&mut self, job: &Job, on: CpuId, now_ns: u64, cpus: &Cpus, again: bool) -> Choice {
-        let charge = u64::from(job.len) + u64::from(PACKET_OVERHEAD);
+    fn flow(&self, job: &Job) -> FlowRef {
+        FlowRef { hash: job.hash, flow: job.flow, flow_use: job.flow_use }
+    }
+
+    #[inline]
+    fn hash(&self, job: &Job) -> FlowHash {
+        job.hash
+    }
+
+    #[inline]
+    fn class(&self, job: &Job) -> Class {
+        job.class
+    }
+
+    #[inline]
+    fn choose<C: Cpus>(&mut self, job: &mut Job, at: At, cpus: &C) -> Choice {
+        let At { on, now_ns, again, .. } = at;
+        let charge = charge_of(job);
         let aware = self.kind == PolicyKind::FlowAware;
         let limit = self.limits.udp_receive_buffer;
         let mut refused = false;
@@ -391,69 +416,138 @@ impl Stages for Ledger {
     }
 
     #[inline]
-    fn queued(&mut self, job: &Job, choice: &Choice, tail: u32) {
-        let queue = self.tables.queue(job.queue.index());
-        self.tables.steering.enqueued(&queue, job.hash, &choice.decision, tail);
-        if let Some(flow) = self.flow(job) {
-            flow.last_tail = tail;
-            flow.flags |= FLOW_QUEUED;
+    fn queued(&mut self, flow: FlowRef, at: At, choice: &Choice, tail: u32) {
+        let queue = self.tables.queue(at.queue.index());
+        self.tables.steering.enqueued(&queue, flow.hash, &choice.decision, tail);
+        if let Some(state) = self.flow_state(flow.flow, flow.flow_use) {
+            state.last_tail = tail;
+            state.flags |= FLOW_QUEUED;
         }
     }
 
     #[inline]
-    fn processed(&mut self, job: &Job, on: CpuId, now_ns: u64) -> Option<Reading> {
-        if let Some(flow) = self.flow(job) {
-            if job.seq < flow.max_seq {
-                let first = flow.flags & FLOW_REORDERED == 0;
-                flow.flags |= FLOW_REORDERED;
-                self.counts.reordered_flows += u64::from(first);
-                self.note_reordered(job, now_ns);
-            } else {
-                flow.max_seq = job.seq;
-            }
+    fn deliver(&mut self, train: Train<Job>, on: CpuId, now_ns: u64) -> Option<Reading> {
+        let mut charge = 0;
+        for job in train.packets() {
+            self.note_order(job, now_ns);
+            charge += charge_of(job);
         }
-        let charge = u64::from(job.len) + u64::from(PACKET_OVERHEAD);
+        let packets = train.count() as u64;
+        let job = *train.first();
         let limits = self.limits;
-        let Some(socket) = self.socket(job) else {
-            self.counts.distances.no_consumer += 1;
-            self.counts.finished += 1;
-            self.finished(job, now_ns);
+        let Some(socket) = self.socket(&job) else {
+            self.counts.distances.no_consumer += packets;
+            self.end_unread(&train, now_ns);
             return None;
         };
         let cpu = socket.cpu;
         if !job.wants_reader {
-            self.counts.finished += 1;
-            self.count_distance(on, cpu);
-            self.finished(job, now_ns);
+            self.count_distance(on, cpu, packets);
+            self.end_unread(&train, now_ns);
             return None;
         }
         let buffer = if socket.tcp { limits.tcp_receive_buffer } else { limits.udp_receive_buffer };
-        if socket.queued_bytes > 0 && socket.queued_bytes + charge > buffer {
+        let full = socket.queued_bytes > 0 && socket.queued_bytes + charge > buffer;
+        let model_full = self.readers.is_full();
+        let socket = self.socket(&job)?;
+        if full || model_full {
             socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge);
-            self.counts.drops.receive_buffer += 1;
-            self.count_distance(on, cpu);
-            self.point(now_ns).dropped += 1;
+            let drops = &mut self.counts.drops;
+            *(if full { &mut drops.receive_buffer } else { &mut drops.model_limit }) += packets;
+            self.count_distance(on, cpu, packets);
+            self.point(now_ns).dropped += packets;
             return None;
         }
         socket.queued_bytes += charge;
-        let asleep = socket.waiting == 0;
-        socket.waiting += 1;
         let work_ns = socket.work_ns;
-        self.counts.wakeups += u64::from(asleep);
-        self.count_distance(on, cpu);
-        Some(Reading { cpu, asleep, work_ns })
+        self.readers.put(cpu, Message { train, on, work_ns });
+        self.count_distance(on, cpu, packets);
+        Some(Reading { reader: ReaderId(cpu.0.into()), cpu })
     }
 
     #[inline]
-    fn read(&mut self, job: &Job, on: CpuId, now_ns: u64) {
+    fn read(&mut self, reader: ReaderId, on: CpuId, now_ns: u64, most: u32) -> Read {
+        let mut read = Read::default();
+        let mut socket = None;
+        while read.messages < most
+            && let Some(message) = self.readers.take(reader, socket)
+        {
+            socket = Some(message.train.first().socket);
+            let packets = message.train.count() as u32;
+            read.messages += 1;
+            read.packets += packets;
+            read.work_ns += u64::from(message.work_ns) * u64::from(packets);
+            match self.readers.distance(message.on, on) {
+                Distance::Here => {}
+                Distance::Near => read.near += packets,
+                Distance::Far => read.far += packets,
+            }
+            for job in message.train {
+                read.bytes += u64::from(job.len);
+                self.read_one(&job, on, now_ns);
+            }
+        }
+        read.more = self.readers.has_more(reader);
+        read
+    }
+
+    #[inline]
+    fn dropped(&mut self, job: Job, cause: Drop, now_ns: u64) {
+        let drops = &mut self.counts.drops;
+        match cause {
+            Drop::Ring => drops.ring += 1,
+            Drop::Backlog(_) => drops.backlog += 1,
+            Drop::Shed => drops.shed += 1,
+            Drop::FlowLimit(_) => drops.flow_limit += 1,
+            Drop::Offline => drops.offline += 1,
+        }
+        self.point(now_ns).dropped += 1;
+        if matches!(cause, Drop::Backlog(_) | Drop::FlowLimit(_) | Drop::Offline)
+            && let Some(socket) = self.socket(&job)
+        {
+            socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge_of(&job));
+        }
+    }
+}
+
+/// Bytes that a packet takes of a receive buffer.
+fn charge_of(job: &Job) -> u64 {
+    u64::from(job.len) + u64::from(PACKET_OVERHEAD)
+}
+
+impl Ledger {
+    /// Counts a packet that is processed after a later one of its flow.
+    #[inline]
+    fn note_order(&mut self, job: &Job, now_ns: u64) {
+        let Some(flow) = self.flow_state(job.flow, job.flow_use) else { return };
+        if job.seq >= flow.max_seq {
+            flow.max_seq = job.seq;
+            return;
+        }
+        let first = flow.flags & FLOW_REORDERED == 0;
+        flow.flags |= FLOW_REORDERED;
+        self.counts.reordered_flows += u64::from(first);
+        self.note_reordered(job, now_ns);
+    }
+
+    /// Ends packets that the protocol alone took.
+    #[inline]
+    fn end_unread(&mut self, train: &Train<Job>, now_ns: u64) {
+        for job in train.packets() {
+            self.counts.finished += 1;
+            self.finished(job, now_ns);
+        }
+    }
+
+    #[inline]
+    fn read_one(&mut self, job: &Job, on: CpuId, now_ns: u64) {
         self.counts.read += 1;
         self.finished(job, now_ns);
-        let charge = u64::from(job.len) + u64::from(PACKET_OVERHEAD);
+        let charge = charge_of(job);
         let epoch = self.epoch;
         let Some(socket) = self.socket(job) else { return };
         socket.queued_bytes = socket.queued_bytes.saturating_sub(charge);
         socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge);
-        socket.waiting = socket.waiting.saturating_sub(1);
         let tcp = socket.tcp_table;
         if socket.connected {
             self.record(job.socket as usize, job.hash, on);
@@ -473,50 +567,22 @@ impl Stages for Ledger {
         }
     }
 
-    fn dropped(&mut self, job: &Job, cause: Drop, now_ns: u64) {
-        let drops = &mut self.counts.drops;
-        match cause {
-            Drop::Ring => drops.ring += 1,
-            Drop::Backlog(_) => drops.backlog += 1,
-            Drop::Shed => drops.shed += 1,
-            Drop::Offline => drops.offline += 1,
-            Drop::ModelLimit => drops.model_limit += 1,
-        }
-        self.point(now_ns).dropped += 1;
-        if matches!(cause, Drop::Backlog(_) | Drop::Offline | Drop::ModelLimit) {
-            let charge = u64::from(job.len) + u64::from(PACKET_OVERHEAD);
-            let queued = cause == Drop::ModelLimit;
-            if let Some(socket) = self.socket(job) {
-                socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge);
-                if queued {
-                    socket.queued_bytes = socket.queued_bytes.saturating_sub(charge);
-                    socket.waiting = socket.waiting.saturating_sub(1);
-                }
-            }
-        }
-    }
-}
-
-impl Ledger {
     #[inline]
-    fn count_distance(&mut self, on: CpuId, consumer: CpuId) {
-        let number = |cpu: CpuId| self.cache.get(cpu.index());
+    fn count_distance(&mut self, on: CpuId, consumer: CpuId, packets: u64) {
         let distances = &mut self.counts.distances;
-        if on == consumer {
-            distances.same_cpu += 1;
-        } else if number(on) == number(consumer) {
-            distances.same_cache += 1;
-        } else {
-            distances.elsewhere += 1;
+        match self.readers.distance(on, consumer) {
+            Distance::Here => distances.same_cpu += packets,
+            Distance::Near => distances.same_cache += packets,
+            Distance::Far => distances.elsewhere += packets,
         }
     }
 
     /// Closes the books at `end_ns`.
-    pub(super) fn report(mut self, cpus: &Cpus, end_ns: u64) -> PolicyReport {
+    pub(super) fn report(mut self, loads: &[(CpuId, bool, CpuLoad)], end_ns: u64) -> PolicyReport {
         self.flush_point();
         let counts = self.counts;
-        let (loads, busy) = loads(cpus, end_ns, &counts.by_cpu);
-        let processed: Vec<u64> = loads.iter().filter(|c| c.online).map(|c| c.processed).collect();
+        let (cpus, busy) = cpu_reports(loads, end_ns, &counts.by_cpu);
+        let processed: Vec<u64> = cpus.iter().filter(|c| c.online).map(|c| c.processed).collect();
         let mean = processed.iter().sum::<u64>() as f64 / processed.len().max(1) as f64;
         let max = processed.iter().max().copied().unwrap_or(0) as f64;
         let per_packet = |n: u64| n as f64 / counts.received.max(1) as f64;
@@ -540,8 +606,8 @@ impl Ledger {
             distances: counts.distances,
             handoffs: counts.handoffs,
             handoffs_per_packet: per_packet(counts.handoffs),
-            signals: cpus.loads().map(|(_, _, load)| load.signals).sum(),
-            wakeups: counts.wakeups,
+            signals: loads.iter().map(|(.., load)| load.signals).sum(),
+            wakeups: loads.iter().map(|(.., load)| load.wakeups).sum(),
             read: counts.read,
             finished_without_read: counts.finished,
             drops: counts.drops,
@@ -549,20 +615,24 @@ impl Ledger {
             max_over_mean: if mean > 0.0 { max / mean } else { 0.0 },
             mean_busy: busy.0,
             max_busy: busy.1,
-            cpu_ns_per_packet: per_packet(loads.iter().map(|c| c.busy_ns).sum()),
-            cpus: loads,
+            cpu_ns_per_packet: per_packet(cpus.iter().map(|c| c.busy_ns).sum()),
+            cpus,
             latency: latency(&self.latency, self.latency_sum),
             series: self.series,
         }
     }
 }
 
-fn loads(cpus: &Cpus, end_ns: u64, probes: &[[u64; 2]]) -> (Vec<CpuReport>, (f64, f64)) {
-    let total: u64 = cpus.loads().map(|(_, _, load)| load.processed).sum();
+fn cpu_reports(
+    loads: &[(CpuId, bool, CpuLoad)],
+    end_ns: u64,
+    probes: &[[u64; 2]],
+) -> (Vec<CpuReport>, (f64, f64)) {
+    let total: u64 = loads.iter().map(|(.., load)| load.processed).sum();
     let share = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
-    let reports: Vec<CpuReport> = cpus
-        .loads()
-        .map(|(cpu, online, load)| CpuReport {
+    let reports: Vec<CpuReport> = loads
+        .iter()
+        .map(|&(cpu, online, load)| CpuReport {
             cpu: cpu.0,
             online,
             taken: load.taken,
@@ -573,8 +643,12 @@ fn loads(cpus: &Cpus, end_ns: u64, probes: &[[u64; 2]]) -> (Vec<CpuReport>, (f64
             read: load.read,
             dropped: load.dropped,
             max_backlog: load.max_backlog,
-            busy_ns: load.busy_ns,
-            busy: share(load.busy_ns, end_ns),
+            squeezed: load.squeezed,
+            softirq_ns: load.softirq_ns,
+            thread_ns: load.thread_ns,
+            reader_ns: load.reader_ns,
+            busy_ns: load.busy_ns(),
+            busy: share(load.busy_ns(), end_ns),
         })
         .collect();
     let online: Vec<f64> = reports.iter().filter(|c| c.online).map(|c| c.busy).collect();

@@ -3,7 +3,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | `front` | reads each packet once: direction, flow, hash, queue, socket |
-//! | `lane` | one policy: a [`Service`](crate::service::Service) and a `ledger` |
+//! | `lane` | one policy: an executor of [`rxsteer_engine`] and a `ledger` |
 //! | `ledger` | decides, remembers, counts |
 //! | `findings`, [`crate::verdict`] | what the counts mean |
 //!
@@ -19,10 +19,12 @@ mod fragments;
 mod frame;
 mod front;
 mod item;
+mod job;
 mod lane;
 mod ledger;
 mod local;
 mod options;
+mod readers;
 mod tables;
 mod workers;
 
@@ -32,6 +34,7 @@ use std::sync::Arc;
 use rxsteer_core::dissect::{Mode, VlanHash};
 use rxsteer_core::hash::ToeplitzKey;
 use rxsteer_core::steer::PolicyKind;
+use rxsteer_engine::virtual_time::{AtOnce, VirtualTime};
 
 pub use error::ReplayError;
 pub use local::LocalRule;
@@ -47,7 +50,6 @@ use crate::report::{
     SCHEMA_VERSION, Settings, SweepCurve, SweepPoint,
 };
 use crate::rss::Spreading;
-use crate::service::{Fifo, Instant};
 use front::Front;
 use lane::{Lane, Lanes, Run};
 use ledger::Ledger;
@@ -275,9 +277,13 @@ fn lane(
     let ledger = Ledger::new(policy, host, options.kernel, options.drain);
     let (host, events) = (Arc::clone(host), Arc::clone(events));
     match service {
-        ServiceKind::Fifo => Box::new(Lane { service: Fifo::new(&host), ledger, host, events }),
+        ServiceKind::Engine => {
+            let executor = VirtualTime::new(&host.topology(), &host.settings(), &host.costs);
+            Box::new(Lane { executor, ledger, host, events })
+        }
         ServiceKind::Instant => {
-            Box::new(Lane { service: Instant::new(&host), ledger, host, events })
+            let executor = AtOnce::new(&host.topology());
+            Box::new(Lane { executor, ledger, host, events })
         }
     }
 }
@@ -318,7 +324,7 @@ fn settings(options: &ReplayOptions) -> Settings {
         track_fragments: options.track_fragments,
         workers: options.workers,
         service: match options.service {
-            ServiceKind::Fifo => "fifo".into(),
+            ServiceKind::Engine => "engine".into(),
             ServiceKind::Instant => "instant".into(),
         },
     }

@@ -15,13 +15,13 @@ pub fn hasher(seed: u64) -> SoftHasher {
     }
 }
 
-/// Which model of time and queues drives the policies.
+/// What does the work of the packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ServiceKind {
-    /// Each CPU does its work in the order in which it came.
+    /// The receive engine in virtual time.
     #[default]
-    Fifo,
-    /// All work is done at once: only the tables matter.
+    Engine,
+    /// All work of a packet is done at once: only the tables matter.
     Instant,
 }
 
@@ -59,7 +59,7 @@ pub struct ReplayOptions {
     pub scenario: Scenario,
     /// Table sizes to try besides the host's own, in entries.
     pub sweep_table_entries: Vec<u64>,
-    /// The service model.
+    /// What does the work of the packets.
     pub service: ServiceKind,
     /// Most flows remembered at a time.
     pub flow_limit: usize,
@@ -95,7 +95,7 @@ impl Default for ReplayOptions {
             workers: 1,
             scenario: Scenario::default(),
             sweep_table_entries: Vec::new(),
-            service: ServiceKind::Fifo,
+            service: ServiceKind::Engine,
             flow_limit: 1 << 18,
             socket_limit: 1 << 18,
             threads: 0,

@@ -112,6 +112,8 @@ pub struct Drops {
     pub ring: u64,
     /// The backlog of the chosen CPU was full.
     pub backlog: u64,
+    /// The backlog of the chosen CPU was half full, mostly of the packet's flow.
+    pub flow_limit: u64,
     /// The receive buffer of the socket was full.
     pub receive_buffer: u64,
     /// Shed by the policy before any work.
@@ -124,10 +126,11 @@ pub struct Drops {
 
 impl Drops {
     /// Returns the names and values in a fixed order.
-    pub const fn named(&self) -> [(&'static str, u64); 6] {
+    pub const fn named(&self) -> [(&'static str, u64); 7] {
         [
             ("ring", self.ring),
             ("backlog", self.backlog),
+            ("flow_limit", self.flow_limit),
             ("receive_buffer", self.receive_buffer),
             ("shed", self.shed),
             ("offline", self.offline),

@@ -83,7 +83,7 @@ pub struct Settings {
     pub spread_esp: bool,
     /// Readers of each unconnected UDP port.
     pub workers: u32,
-    /// `fifo` or `instant`: the service model.
+    /// `engine` or `instant`: the receive engine in virtual time, or all work of a packet at once.
     pub service: String,
 }
 
@@ -207,6 +207,8 @@ pub enum FindingCode {
     OneCpu,
     /// A reader is slower than its packets arrive; a larger buffer only delays the loss.
     ReaderTooSlow,
+    /// Packet work on the CPU of a reader runs ahead of it and leaves it no time.
+    ReaderStarved,
     /// Times in the capture went backwards.
     TimeWentBack,
     /// The capture ends early or parts of it could not be used.

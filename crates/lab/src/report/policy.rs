@@ -66,7 +66,7 @@ pub struct PolicyReport {
     pub max_busy: f64,
     /// CPU time spent per received packet in ns, all work included.
     pub cpu_ns_per_packet: f64,
-    /// Time from arrival to the end of reading (or of processing, where nobody reads).
+    /// Time from arrival until its reader has it (or to the end of processing, where nobody reads).
     pub latency: Latency,
     /// How hits, losses and load developed.
     pub series: Series,
@@ -192,7 +192,15 @@ pub struct CpuReport {
     pub dropped: u64,
     /// Most packets that waited on the backlog.
     pub max_backlog: u32,
-    /// Time spent working in ns.
+    /// Passes of the receive softirq that stopped for their budget or time (`time_squeeze`).
+    pub squeezed: u64,
+    /// Time in interrupts and in the softirq, ahead of all tasks, in ns.
+    pub softirq_ns: u64,
+    /// Time in `ksoftirqd` and other threads of the kernel that do packet work, in ns.
+    pub thread_ns: u64,
+    /// Time in consumers, in ns.
+    pub reader_ns: u64,
+    /// Time spent working in ns: the sum of the three.
     pub busy_ns: u64,
     /// The same as a share of the run, 0 to 1.
     pub busy: f64,
