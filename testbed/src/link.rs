@@ -112,11 +112,11 @@ impl Namespace {
         ]));
         let names = || format!("create the veth pair {} and {}", spec.here.name, spec.there.name);
         self.create(message).during(names)?;
-        for (namespace, end) in [(self, &spec.here), (to, &spec.there)] {
-            namespace.set_offloads(&end.name, end.offloads)?;
-            namespace.set_up(&end.name)?;
-        }
-        Ok(())
+        let ends = [(self, &spec.here), (to, &spec.there)];
+        ends.iter().try_for_each(|(namespace, end)| namespace.set_up(&end.name))?;
+        // Afterwards: an end that gets GRO while it is down does not tell the other that it polls, which
+        // then takes no redirected frames.
+        ends.iter().try_for_each(|(namespace, end)| namespace.set_offloads(&end.name, end.offloads))
     }
 
     /// Makes a VLAN device on top of another and brings it up; 802.1Q, or 802.1ad for a service tag.

@@ -128,11 +128,18 @@ fn backlogs_that_overflow_are_found() {
     let polling =
         PairSpec { sink: Offloads { gro: true, ..Offloads::NONE }, ..PairSpec::default() };
     let Some(pair) = common::pair("backlogs_that_overflow_are_found", &polling) else { return };
-    run(&pair, &spec, &packets(v4(), 50_000));
+    let by = |means| GenSpec { means: Some(means), ..packets(v4(), 50_000) };
+    for means in [Means::Live, Means::Packet, Means::Mmsg] {
+        run(&pair, &spec, &by(means));
+    }
     pair.sink.write_sys(Pair::SINK_DEVICE, "threaded", "1").unwrap();
-    run(&pair, &spec, &packets(v4(), 50_000));
+    for means in [Means::Live, Means::Packet, Means::Mmsg] {
+        run(&pair, &spec, &by(means));
+    }
     pair.sink.write_sys(Pair::SINK_DEVICE, "queues/rx-0/rps_cpus", "1").unwrap();
-    run(&pair, &spec, &packets(v4(), 50_000));
+    for means in [Means::Live, Means::Packet, Means::Mmsg] {
+        run(&pair, &spec, &by(means));
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use rxsteer_bench::{
     BenchError, GenReport, GenSpec, Kind, Means, Pattern, Permit, Road, Traffic, Until, Watch,
     generate,
 };
-use rxsteer_testbed::{Pair, PairSpec};
+use rxsteer_testbed::{Offloads, Pair, PairSpec};
 
 /// Sees every frame that reaches the other end.
 struct Observer {
@@ -123,6 +123,90 @@ fn every_means_sends_what_it_says() {
             assert_eq!(report.bytes, 6400 * bytes);
         }
     }
+}
+
+/// Live frames arrive by polling, so the other end has GRO on. Each flow gets its share, and the
+/// checksums that the program writes are right, as another crate reads them.
+#[test]
+fn live_frames_are_what_was_asked_and_all_arrive() {
+    let sink = Offloads { gro: true, ..Offloads::NONE };
+    let test = "live_frames_are_what_was_asked_and_all_arrive";
+    let Some(pair) = pair(test, &PairSpec { sink, ..PairSpec::default() }) else { return };
+    for to in [IpAddr::V4(Pair::SINK_V4), IpAddr::V6(Pair::SINK_V6)] {
+        for kind in [Kind::Udp, Kind::TcpSyn] {
+            for pattern in [Pattern::InTurn, Pattern::Uniform, Pattern::Random] {
+                let traffic = Traffic { to, kind, pattern, sizes: "40".parse().unwrap(), ..v4() };
+                let spec = GenSpec { means: Some(Means::Live), ..packets(traffic, 20_000) };
+                let (report, frames) = send(&pair, &spec);
+                assert_eq!(report.sent, 20_000, "{report:?}");
+                assert!(frames.iter().all(|frame| read(frame).2 == 40 && checksum_is_right(frame)));
+                let flows = flows(&frames);
+                match pattern {
+                    Pattern::InTurn => {
+                        assert_eq!(flows.len(), 50);
+                        assert!(flows.values().all(|count| *count == 400), "{flows:?}");
+                    }
+                    // Mean 400, standard deviation 20.
+                    Pattern::Uniform => {
+                        assert_eq!(flows.len(), 50);
+                        assert!(flows.values().all(|n| (250..550).contains(n)), "{flows:?}");
+                    }
+                    _ => assert!(flows.len() > 19_950, "{}", flows.len()),
+                }
+            }
+        }
+    }
+    // Without being asked for, it is the fastest that can.
+    let (report, _) = send(&pair, &packets(v4(), 1000));
+    assert!(report.means.starts_with("live XDP frames"), "{report:?}");
+    let (report, _) = send(&pair, &packets(Traffic { kind: Kind::Vxlan, ..v4() }, 1000));
+    assert!(report.means.contains("AF_PACKET"), "{report:?}");
+}
+
+fn checksum_is_right(frame: &[u8]) -> bool {
+    let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+    let (v4, v6) = match sliced.net.unwrap() {
+        NetSlice::Ipv4(ip) => {
+            let header = ip.header().to_header();
+            assert_eq!(header.header_checksum, header.calc_header_checksum());
+            (Some(header), None)
+        }
+        NetSlice::Ipv6(ip) => (None, Some(ip.header().to_header())),
+        other => panic!("{other:?}"),
+    };
+    match sliced.transport.unwrap() {
+        TransportSlice::Udp(udp) => {
+            let (header, payload) = (udp.to_header(), udp.payload());
+            let sum = match (&v4, &v6) {
+                (Some(ip), _) => header.calc_checksum_ipv4(ip, payload),
+                (_, ip) => header.calc_checksum_ipv6(ip.as_ref().unwrap(), payload),
+            };
+            header.checksum == sum.unwrap()
+        }
+        TransportSlice::Tcp(tcp) => {
+            let (header, payload) = (tcp.to_header(), tcp.payload());
+            let sum = match (&v4, &v6) {
+                (Some(ip), _) => header.calc_checksum_ipv4(ip, payload),
+                (_, ip) => header.calc_checksum_ipv6(ip.as_ref().unwrap(), payload),
+            };
+            header.checksum == sum.unwrap()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// xdp-project/xdp-tutorial#167: a redirect into a veth device is lost without a word unless its peer
+/// polls or has a program. Here it is an error with the remedy.
+#[test]
+fn live_frames_to_a_peer_that_does_not_poll_are_refused_and_explained() {
+    let test = "live_frames_to_a_peer_that_does_not_poll_are_refused_and_explained";
+    let Some(pair) = pair(test, &PairSpec::default()) else { return };
+    let spec = GenSpec { means: Some(Means::Live), ..packets(v4(), 100) };
+    let refused = generate(&spec, Road::Pair(&pair), &NOBODY).unwrap_err();
+    assert!(matches!(refused, BenchError::PeerDoesNotPoll { .. }), "{refused}");
+    assert!(refused.to_string().contains("ethtool -K rx0 gro on"), "{refused}");
+    pair.sink.set_offloads("rx0", Offloads { gro: true, ..Offloads::NONE }).unwrap();
+    assert_eq!(send(&pair, &spec).1.len(), 100);
 }
 
 #[test]

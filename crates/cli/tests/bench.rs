@@ -125,7 +125,7 @@ fn an_interrupt_ends_a_run_with_its_result_and_a_kill_is_cleaned_up_by_the_next(
             assert_eq!(output.status.code(), Some(0));
             assert!(String::from_utf8(output.stdout).unwrap().contains("\nsent      "));
         } else {
-            assert_eq!(namespaces_of(pid).len(), 2);
+            // Any run that starts meanwhile may have done it already.
             let said = rxsteer("bench restore");
             assert_eq!(said.code, 0, "{said:?}");
         }

@@ -71,7 +71,7 @@ impl Account {
         let sum = |names: &[&str]| -> u64 { names.iter().map(|name| counter(name)).sum() };
         // A datagram in two fragments is two packets.
         let parts = if kind == Kind::Fragments { 2 } else { 1 };
-        let checksum = counter("Udp.InCsumErrors").min(sink.socket_drops);
+        let checksum = counter("Udp.InCsumErrors");
         let put_together = parts * counter("Ip.ReasmOKs");
         let mut account = Self {
             sent: source.sent,
@@ -87,11 +87,17 @@ impl Account {
             reassembly: counter("Ip.ReasmReqds").saturating_sub(put_together),
             no_port: counter("Udp.NoPorts") * parts,
             checksum: checksum * parts,
-            socket: (sink.socket_drops - checksum) * parts,
+            socket: sink.socket_drops * parts,
             unexplained: 0,
             findings: Vec::new(),
         };
         account.unexplained = account.sent as i64 - account.explained() as i64;
+        // A socket that filters checks before it queues, and counts a wrong checksum as a drop too.
+        let twice = account.checksum.min(account.socket) as i64;
+        if (-twice..0).contains(&account.unexplained) {
+            account.socket -= account.unexplained.unsigned_abs();
+            account.unexplained = 0;
+        }
         let most = (MOST_MERGED - 1) * account.socket as i64;
         if merges && (0..=most).contains(&account.unexplained) {
             account.socket += account.unexplained as u64;
@@ -145,15 +151,16 @@ impl Account {
 ///
 /// A backlog that refuses a packet of the sender's CPU is seen by both ends, one that refuses a packet
 /// which RPS sent to another CPU by the receiver's end alone. An end that polls has a ring before its
-/// backlog, whose refusals only the sender's end sees. Those that the sender was told of, and sent
+/// backlog; where `has_ring`, packets go through it, and its refusals only the sender's end sees (those of
+/// frames that XDP redirects both do). Those that the sender was told of, and sent
 /// again, are `returned`.
 pub(super) fn lost_on_link(
     source: (&DeviceCounters, &DeviceCounters),
     sink: (&DeviceCounters, &DeviceCounters),
     returned: u64,
-    polls: bool,
+    has_ring: bool,
 ) -> u64 {
     let at_source = source.1.tx_dropped.wrapping_sub(source.0.tx_dropped).saturating_sub(returned);
     let at_sink = sink.1.rx_dropped.wrapping_sub(sink.0.rx_dropped);
-    if polls { at_source + at_sink } else { at_source.max(at_sink) }
+    if has_ring { at_source + at_sink } else { at_source.max(at_sink) }
 }

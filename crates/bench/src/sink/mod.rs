@@ -11,6 +11,9 @@ mod reader;
 mod sockets;
 mod spec;
 
+#[cfg(test)]
+mod redirected;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -27,7 +30,7 @@ pub use spec::{Call, SinkSpec};
 use crate::error::During as _;
 use crate::source::{Road, as_ns, per, rate};
 use crate::watch::Progress;
-use crate::{BenchError, GenReport, GenSpec, Kind, Watch, generate};
+use crate::{BenchError, GenReport, GenSpec, Kind, Means, Watch, generate};
 
 /// What was received.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -180,7 +183,7 @@ pub fn receive_in(
         (&before.0.counters, &after.0.counters),
         (&before.1.counters, &after.1.counters),
         source.returned,
-        polls,
+        polls && source.by != Means::Live,
     );
     let account = Account::new((kind, spec.gro), &source, &sink, lost);
     Ok(PairReport { source, sink, account })

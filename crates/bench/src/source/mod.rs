@@ -5,6 +5,7 @@
 //!
 //! Always true: what is reported as sent was taken by the kernel; what it refused is counted apart.
 
+pub(crate) mod live;
 mod packet;
 mod pair;
 mod report;
@@ -33,6 +34,8 @@ use crate::{BenchError, Permit, Traffic, Until, Watch};
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Means {
+    /// Frames of an XDP program that the kernel runs again and again and that redirects each.
+    Live,
     /// Frames by a packet socket, many with one `sendmmsg`, past the queueing discipline.
     Packet,
     /// Datagrams by UDP sockets, many with one `sendmmsg`.
@@ -43,7 +46,7 @@ pub enum Means {
     Send,
 }
 
-words!(Means: "packet" Means::Packet, "mmsg" Means::Mmsg, "gso" Means::Gso, "send" Means::Send);
+words!(Means: "live" Means::Live, "packet" Means::Packet, "mmsg" Means::Mmsg, "gso" Means::Gso, "send" Means::Send);
 
 /// What to send.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -82,6 +85,15 @@ pub enum Road<'a> {
     Open(&'a Permit),
 }
 
+/// The device of a pair's sender.
+#[derive(Clone, Copy, Debug)]
+struct Device {
+    index: u32,
+    link: Link,
+    /// Whether the other end polls, without which it takes no frame that is redirected to this one.
+    peer_polls: bool,
+}
+
 /// What a means did with some packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Sent {
@@ -99,6 +111,14 @@ struct Sent {
 trait Sender {
     /// Sends up to `most` packets, as many as it can with one system call.
     fn send(&mut self, most: usize) -> io::Result<Sent>;
+
+    /// Returns how many packets it takes with one call, if that is not what was asked for.
+    fn at_once(&self) -> Option<usize> {
+        None
+    }
+
+    /// Says what it is.
+    fn means(&self) -> Means;
 
     /// Says what it is, in words.
     fn describe(&self) -> String;
@@ -122,10 +142,9 @@ pub fn generate(
                 return Err(BenchError::NotOurs(spec.traffic.to));
             }
             let link = Link { source: pair.source_device.mac, sink: pair.sink_device.mac };
-            pair.source.run(|| {
-                let device = Some((pair.source_device.index, link));
-                run(spec, device, watch)
-            })?
+            let polls = pair.sink.offloads(Pair::SINK_DEVICE)?.gro;
+            let device = Device { index: pair.source_device.index, link, peer_polls: polls };
+            pair.source.run(|| run(spec, Some(device), watch))?
         }
         Road::Open(permit) => {
             permit.check(spec.traffic.to)?;
@@ -150,11 +169,7 @@ fn check(spec: &GenSpec) -> Result<(), BenchError> {
 }
 
 /// Sends in the namespace of the calling thread.
-fn run(
-    spec: &GenSpec,
-    device: Option<(u32, Link)>,
-    watch: &Watch<'_>,
-) -> Result<GenReport, BenchError> {
+fn run(spec: &GenSpec, device: Option<Device>, watch: &Watch<'_>) -> Result<GenReport, BenchError> {
     let progress = Progress::default();
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
@@ -169,29 +184,49 @@ fn run(
     })
 }
 
-fn means(spec: &GenSpec, device: Option<(u32, Link)>) -> Result<Box<dyn Sender>, BenchError> {
-    let means = match (spec.means, device) {
+fn means(spec: &GenSpec, device: Option<Device>) -> Result<Box<dyn Sender>, BenchError> {
+    let is_steady = spec.rate == 0 && spec.traffic.sizes.only().is_some();
+    let means = match (spec.means, &device) {
         (Some(means), _) => means,
+        (None, Some(device))
+            if is_steady && device.peer_polls && live::hindrance(&spec.traffic).is_none() =>
+        {
+            // A kernel that does not do it has another way.
+            match live::LiveFrames::open(spec, device.index, &device.link) {
+                Ok(live) => return Ok(Box::new(live)),
+                Err(_) => Means::Packet,
+            }
+        }
         (None, Some(_)) => Means::Packet,
         // Merged datagrams cannot be paced one by one.
-        (None, None) if spec.rate == 0 && spec.traffic.sizes.only().is_some() => Means::Gso,
+        (None, None) if is_steady => Means::Gso,
         (None, None) => Means::Mmsg,
     };
+    let in_pair = device.is_some();
     Ok(match (means, device) {
-        (Means::Packet, Some((index, link))) => {
+        (Means::Live, Some(Device { peer_polls: false, .. })) => {
+            return Err(BenchError::PeerDoesNotPoll {
+                device: Pair::SOURCE_DEVICE.into(),
+                peer: Pair::SINK_DEVICE.into(),
+            });
+        }
+        (Means::Live, Some(Device { index, link, .. })) => {
+            Box::new(live::LiveFrames::open(spec, index, &link)?)
+        }
+        (Means::Packet, Some(Device { index, link, .. })) => {
             let frames = Frames::new(&spec.traffic, &link)?;
             Box::new(packet::PacketSocket::open(index, frames, spec.batch)?)
         }
-        (Means::Packet, None) => {
+        (Means::Live | Means::Packet, None) => {
             return Err(BenchError::CannotSend {
-                means: "packet",
+                means: if means == Means::Live { "live" } else { "packet" },
                 what: "outside the testbed".into(),
                 why: "frames of our own making stay in it; use mmsg, gso or send",
             });
         }
-        (Means::Mmsg, device) => Box::new(socket::Mmsg::open(spec, device.is_some())?),
-        (Means::Gso, device) => Box::new(socket::Merged::open(spec, device.is_some())?),
-        (Means::Send, device) => Box::new(socket::Single::open(spec, device.is_some())?),
+        (Means::Mmsg, _) => Box::new(socket::Mmsg::open(spec, in_pair)?),
+        (Means::Gso, _) => Box::new(socket::Merged::open(spec, in_pair)?),
+        (Means::Send, _) => Box::new(socket::Single::open(spec, in_pair)?),
     })
 }
 
@@ -207,6 +242,7 @@ fn pump(
     let _ = nix::sys::prctl::set_timerslack(1);
     let mut bucket = Bucket::new(spec.rate, spec.batch as u64);
     let mut total = Sent::default();
+    let at_once = means.at_once().unwrap_or(spec.batch) as u64;
     let cpu = thread_cpu_time();
     let start = Instant::now();
     loop {
@@ -215,7 +251,7 @@ fn pump(
         if left == 0 || now >= spec.until.duration || watch.is_stopped() {
             break;
         }
-        let due = bucket.take(ns(now), left.min(spec.batch as u64));
+        let due = bucket.take(ns(now), left.min(at_once));
         if due == 0 {
             let next = Duration::from_nanos(bucket.next_ns()).min(spec.until.duration);
             wait_until(start, next);
@@ -230,6 +266,7 @@ fn pump(
         progress.count.store(total.packets, Relaxed);
     }
     Ok(GenReport {
+        by: means.means(),
         means: means.describe(),
         sent: total.packets,
         bytes: total.bytes,

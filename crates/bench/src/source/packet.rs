@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-use super::{Sender, Sent, is_full};
+use super::{Means, Sender, Sent, is_full};
 use crate::error::During as _;
 use crate::traffic::Frames;
 use crate::{BenchError, sys};
@@ -63,6 +63,10 @@ impl Sender for PacketSocket {
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn means(&self) -> Means {
+        Means::Packet
     }
 
     fn describe(&self) -> String {

@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::Means;
+
 /// What was sent, and what it cost.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct GenReport {
-    /// The means, in words.
+    /// The means.
+    pub by: Means,
+    /// The same, in words.
     pub means: String,
     /// Packets that the kernel took.
     pub sent: u64,

@@ -10,7 +10,7 @@ use std::os::fd::AsFd as _;
 
 use rxsteer_testbed::Pair;
 
-use super::{GenSpec, Sender, Sent, is_full};
+use super::{GenSpec, Means, Sender, Sent, is_full};
 use crate::error::During as _;
 use crate::traffic::{FIRST_PORT, Flows};
 use crate::{BenchError, Kind, Pattern, sys};
@@ -146,6 +146,10 @@ impl Sender for Mmsg {
         Ok(sent)
     }
 
+    fn means(&self) -> Means {
+        Means::Mmsg
+    }
+
     fn describe(&self) -> String {
         format!("datagrams by UDP sockets, sendmmsg of {}", self.batch.count())
     }
@@ -191,6 +195,10 @@ impl Sender for Merged {
         })
     }
 
+    fn means(&self) -> Means {
+        Means::Gso
+    }
+
     fn describe(&self) -> String {
         format!("datagrams by UDP sockets, GSO of {} segments", self.most)
     }
@@ -224,6 +232,10 @@ impl Sender for Single {
         })?;
         self.refused = (sent.packets == 0).then_some(size);
         Ok(sent)
+    }
+
+    fn means(&self) -> Means {
+        Means::Send
     }
 
     fn describe(&self) -> String {

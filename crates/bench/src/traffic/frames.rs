@@ -84,6 +84,11 @@ impl Frames {
         self.cycle.iter().flatten().map(|template| template.bytes.len()).max().unwrap_or(0)
     }
 
+    /// Returns where the source is in the first frame.
+    pub(crate) fn places(&self) -> Places {
+        self.cycle[0][0].inner
+    }
+
     /// Writes the next frame into a buffer that holds the longest, and returns its length.
     pub(crate) fn write(&mut self, slot: &mut [u8]) -> usize {
         let (size, part) = self.next;

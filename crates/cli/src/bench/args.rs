@@ -49,8 +49,8 @@ pub struct TrafficArgs {
     /// Packets a second, such as 100k; k is 1,000 [default: as many as possible]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub rate: Option<String>,
-    /// How to send: packet (frames by AF_PACKET), mmsg, gso or send (UDP sockets)
-    /// [default: the fastest that can]
+    /// How to send: live (XDP frames by BPF test run) or packet (AF_PACKET), in the testbed only; mmsg,
+    /// gso or send (UDP sockets) [default: the fastest that can]
     #[arg(long, value_name = "MEANS")]
     pub means: Option<String>,
     /// Packets with one system call [default: 64]
@@ -84,7 +84,8 @@ pub struct LinkArgs {
     /// [default: none]
     #[arg(long, value_name = "OFFLOADS")]
     pub source_offloads: Option<String>,
-    /// Offloads of the receiver's end; gro also makes it poll (NAPI) [default: none]
+    /// Offloads of the receiver's end; gro also makes it poll (NAPI), as a network card does
+    /// [default: gro]
     #[arg(long, value_name = "OFFLOADS")]
     pub sink_offloads: Option<String>,
     /// CPUs to which RPS spreads at the receiver's end, as a list: 0-3,8 [default: no RPS]

@@ -171,7 +171,11 @@ impl TryFrom<&LinkArgs> for Link {
             queues: number("--queues", args.queues.as_ref(), 1, 1..=64)? as u32,
             mtu: number("--mtu", args.mtu.as_ref(), u64::from(default.mtu), 1280..=65_535)? as u32,
             source: offloads("--source-offloads", args.source_offloads.as_ref())?,
-            sink: offloads("--sink-offloads", args.sink_offloads.as_ref())?,
+            // An end that polls, as a network card does.
+            sink: match &args.sink_offloads {
+                None => Offloads { gro: true, ..Offloads::NONE },
+                given => offloads("--sink-offloads", given.as_ref())?,
+            },
         };
         if args.threaded && !spec.sink.gro {
             let message = "needs --sink-offloads gro, without which a veth device does not poll";
@@ -378,7 +382,7 @@ mod tests {
         let made = source(
             "--kind vxlan --flows 2k --pattern heavy-tail --size 64x3,1400 --rate 150k --means packet \
              --send-batch 8 --source-cpu 1 --seed 9 -c 1M -d 0.25 --queues 2 --mtu 9000 \
-             --sink-offloads gro --threaded --rps-cpus 0-1",
+             --threaded --rps-cpus 0-1",
         )
         .unwrap();
         let traffic = &made.source.traffic;
@@ -473,7 +477,7 @@ mod tests {
             ("--mtu 100", "--mtu", "1280 to"),
             ("--sink-offloads lro", "--sink-offloads", "udp-gso"),
             ("--source-offloads tso", "--source-offloads", "tx-checksum"),
-            ("--threaded", "--threaded", "--sink-offloads gro"),
+            ("--threaded --sink-offloads none", "--threaded", "--sink-offloads gro"),
             ("--rps-cpus 3-1", "--rps-cpus", "0-3,8"),
             ("--to 192.0.2.1", "--to", "192.0.2.1:9999"),
             ("--to 192.0.2.1:9 --mtu 1500", "--mtu", "--to"),
