@@ -27,7 +27,9 @@ use aya_ebpf::maps::Array;
 use rxsteer_core::CpuId;
 use rxsteer_ebpf::{MAX_CPUS, MMAPABLE, cpu_state};
 
-const ORDER: AtomicOrdering = AtomicOrdering::Relaxed;
+/// Relaxed would do, but LLVM then takes the instruction that returns nothing and hands on a register
+/// that holds something else, also where the result is used.
+const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
 
 /// Most packets that the kernel's thread takes from its queue at once.
 const BATCH: u64 = 8;

@@ -38,7 +38,7 @@ pub mod map {
     pub const SEEN: &str = "SEEN";
     /// Array of one: the kernel's number of the map [`CPUS`].
     pub const IDS: &str = "IDS";
-    /// Hash map by socket cookie: the flow hash that a connected UDP socket is responsible for.
+    /// Hash map by socket cookie: the flow that a connected socket is responsible for.
     pub const SOCKETS: &str = "SOCKETS";
     /// Per-CPU array by [`Recorded::index`](rxsteer_core::table::Recorded::index): what came of
     /// hearing sockets.

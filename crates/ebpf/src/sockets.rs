@@ -1,11 +1,11 @@
 //! What sockets tell of their flows.
 //!
 //! A connected socket's flow has one key, which is in the socket: the key of the packets that it
-//! receives. So its hash needs no packet. A TCP socket is told of at every change of state, and its
-//! key is still there when it closes. For UDP the kernel tells neither of a disconnect nor of a new
-//! peer, and at the close only which socket it is: so the hash of each connected UDP socket is kept
-//! ([`SOCKETS`]), and withdrawn when the socket is next heard of without a peer or with another, or
-//! is closed.
+//! receives. So its hash needs no packet. At the end of a connection the kernel has partly taken the
+//! key away already, and for UDP it tells neither of a disconnect nor of a new peer: so the hash that
+//! each socket is responsible for is kept ([`SOCKETS`]). It is withdrawn when TCP says that the
+//! connection is closed, when a UDP socket is next heard of without a peer or with another, and when
+//! a UDP socket is closed for good.
 //!
 //! Always true: only sockets of the namespace that the loader named are heard, if it named one: the
 //! two ends of a connection between namespaces of one machine have the same hash. A socket is
@@ -36,6 +36,13 @@ const UDP_LITE: u16 = 136;
 const TCP_ESTABLISHED: u8 = 1;
 const TCP_CLOSE_WAIT: u8 = 8;
 
+/// How far the cheap clock of the XDP programs may be behind this one's: two slow ticks. An entry must
+/// not be confirmed in an epoch that has not begun for them.
+const SLACK_NS: u64 = 20_000_000;
+
+/// Of a word in [`SOCKETS`].
+const IS_TCP: u64 = 1 << 32;
+
 /// Places in the kernel's structures; the loader writes them before the programs are loaded.
 #[unsafe(no_mangle)]
 static OFFSETS: [u32; Offsets::WORDS] = [0; Offsets::WORDS];
@@ -44,9 +51,9 @@ static OFFSETS: [u32; Offsets::WORDS] = [0; Offsets::WORDS];
 #[unsafe(no_mangle)]
 static NAMESPACE: u32 = 0;
 
-/// The hash that each connected UDP socket is responsible for, by its cookie.
+/// What each connected socket is responsible for, by its cookie: hash, and above it 1 for TCP.
 #[map]
-static SOCKETS: LruHashMap<u64, u32> = LruHashMap::with_max_entries(65_536, 0);
+static SOCKETS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(65_536, 0);
 
 /// What came of hearing sockets, by [`Recorded::index`].
 #[map]
@@ -150,13 +157,15 @@ pub(crate) fn spoke(sock: *const c_void) {
     }
     let Some(config) = config() else { return };
     let hash = sock.hash(&config, protocol);
-    if class == Class::Udp && !hash.is_none() {
-        answer_for(sock.cookie(), hash);
-    }
     // SAFETY: the helpers have no conditions.
     let (cpu, ns) = unsafe { (bpf_get_smp_processor_id(), bpf_ktime_get_ns()) };
-    if let Some(flows) = Flows::of(&config, class) {
-        count(flows.record(hash, CpuId(cpu as u16), Epoch::from_ns(ns)));
+    let Some(flows) = Flows::of(&config, class) else { return };
+    let recorded =
+        flows.record(hash, CpuId(cpu as u16), Epoch::from_ns(ns.saturating_sub(SLACK_NS)));
+    count(recorded);
+    // What is in the table already was noted when it got there.
+    if matches!(recorded, Recorded::Inserted | Recorded::Evicted(_)) {
+        answer_for(&config, sock.cookie(), hash, class);
     }
 }
 
@@ -164,11 +173,9 @@ pub(crate) fn spoke(sock: *const c_void) {
 #[inline(always)]
 pub(crate) fn closed(sock: *const c_void) {
     let sock = Sock(sock);
-    if !sock.is_ip() || sock.load::<u16>(place::PROTOCOL, 0) != TCP || !sock.is_heard() {
-        return;
+    if sock.is_ip() && sock.load::<u16>(place::PROTOCOL, 0) == TCP {
+        forget(sock.cookie());
     }
-    let Some(config) = config() else { return };
-    withdraw(&config, Class::Tcp, sock.hash(&config, TCP));
 }
 
 /// Hears that a socket is closed for good.
@@ -178,38 +185,36 @@ pub(crate) fn released(sock: *mut c_void) {
     forget(unsafe { bpf_get_socket_cookie(sock) });
 }
 
-/// Notes which hash a UDP socket is responsible for, and withdraws the one before.
+/// Notes which flow a socket is responsible for, and withdraws the one before.
 #[inline(always)]
-fn answer_for(cookie: u64, hash: FlowHash) {
+fn answer_for(config: &Config, cookie: u64, hash: FlowHash, class: Class) {
+    let word = u64::from(hash.0) | if class.is_tcp() { IS_TCP } else { 0 };
     // SAFETY: a word of a map that is read whole.
     match unsafe { SOCKETS.get(&cookie) }.copied() {
-        Some(old) if old == hash.0 => return,
-        Some(old) => {
-            if let Some(config) = config() {
-                withdraw(&config, Class::Udp, FlowHash(old));
-            }
-        }
+        Some(old) if old == word => return,
+        Some(old) => withdraw(config, old),
         None => {}
     }
     // Without room for it the entry grows old instead of being withdrawn.
-    let _ = SOCKETS.insert(&cookie, &hash.0, 0);
+    let _ = SOCKETS.insert(&cookie, &word, 0);
 }
 
-/// Withdraws the flow of a UDP socket, if it has one.
+/// Withdraws the flow of a socket, if it has one.
 #[inline(always)]
 fn forget(cookie: u64) {
     // SAFETY: a word of a map that is read whole.
-    let Some(hash) = (unsafe { SOCKETS.get(&cookie) }).copied() else { return };
+    let Some(word) = (unsafe { SOCKETS.get(&cookie) }).copied() else { return };
     let _ = SOCKETS.remove(&cookie);
     if let Some(config) = config() {
-        withdraw(&config, Class::Udp, FlowHash(hash));
+        withdraw(&config, word);
     }
 }
 
 #[inline(always)]
-fn withdraw(config: &Config, class: Class, hash: FlowHash) {
+fn withdraw(config: &Config, word: u64) {
+    let class = if word & IS_TCP != 0 { Class::Tcp } else { Class::Udp };
     if let Some(flows) = Flows::of(config, class)
-        && flows.withdraw(hash)
+        && flows.withdraw(FlowHash(word as u32))
     {
         count(Recorded::Cleared);
     }

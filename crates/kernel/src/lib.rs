@@ -1,4 +1,5 @@
-//! The running kernel: loads the eBPF programs and asks the verifier about them.
+//! The running kernel: loads the eBPF programs, attaches them to interfaces, and asks the verifier
+//! about them.
 //!
 //! The programs are built from `crates/ebpf` by `cargo xtask ebpf` and committed as `object/`, so
 //! that nobody needs LLVM to build this crate.
@@ -6,6 +7,7 @@
 //! Elsewhere: what the programs decide (`rxsteer-core`); the layout of their maps
 //! (`rxsteer-ebpf`).
 
+mod attach;
 mod btf;
 mod capabilities;
 mod load;
@@ -14,6 +16,10 @@ mod testrun;
 mod twin;
 mod verifier;
 
+pub use attach::{
+    AttachError, AttachedMode, Attachment, Counters, CpuCounters, LivePolicy, Mode, NoSuchChoice,
+    OnInterface, Settings, Status, StatusError, programs_on_interfaces, status,
+};
 pub use btf::BtfError;
 pub use capabilities::{Capability, missing_capabilities};
 pub use object::OBJECT;

@@ -14,7 +14,7 @@ pub(crate) struct Sizes {
     pub(crate) buckets: u32,
     /// Entries of the CPUMAP; `None`: as many as the object says.
     pub(crate) cpus: Option<u32>,
-    /// Connected UDP sockets whose flows are kept in mind; `None`: as many as the object says.
+    /// Connected sockets whose flows are kept in mind; `None`: as many as the object says.
     pub(crate) sockets: Option<u32>,
 }
 

@@ -1,0 +1,149 @@
+//! Why an attachment cannot be made: the step, and in plain words what may be done.
+
+use std::io;
+
+use aya::programs::ProgramError;
+
+use super::OnInterface;
+use crate::Capability;
+use crate::btf::BtfError;
+
+/// Why an attachment cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// This process may not.
+    #[error("this process lacks {}: run it as root, or give it these capabilities", names(.0))]
+    Rights(Vec<Capability>),
+    /// There is no such interface in this network namespace.
+    #[error("there is no interface {0} in this network namespace")]
+    NoInterface(String),
+    /// Interfaces cannot be asked for.
+    #[error("cannot ask for the XDP programs on interfaces: {0}")]
+    Netlink(#[source] io::Error),
+    /// Another program is there.
+    #[error(
+        "{} has an XDP program already: {} (number {}, {} mode); it is left alone. Remove it first, \
+         with what put it there",
+        .0.interface, named(&.0.program), .0.id, .0.mode
+    )]
+    Occupied(OnInterface),
+    /// No CPU may take packets.
+    #[error("no CPU is left that may take packets")]
+    NoCpu,
+    /// A setting is out of range.
+    #[error("{name} is {value}, but must be {allowed}")]
+    Setting {
+        /// Name of the setting.
+        name: &'static str,
+        /// What it was.
+        value: u32,
+        /// What is possible.
+        allowed: &'static str,
+    },
+    /// The kernel does not tell of its structures.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// The kernel does not tell of its tracepoints.
+    #[error("the kernel's BTF: {0}")]
+    KernelBtf(#[from] aya::BtfError),
+    /// A map cannot be created.
+    #[error("cannot prepare the programs: {0}")]
+    Object(#[source] Box<aya::EbpfError>),
+    /// The kernel refuses a program.
+    #[error("the kernel refuses to load the program {name}: {source}")]
+    Load {
+        /// Name of the program.
+        name: String,
+        /// What the kernel said.
+        source: Box<ProgramError>,
+    },
+    /// A tracepoint cannot be used.
+    #[error("cannot attach {name} to {place}: {source}")]
+    Event {
+        /// Name of the program.
+        name: &'static str,
+        /// Where it should go.
+        place: String,
+        /// What the kernel said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The interface takes no program.
+    #[error("cannot attach to {interface} in {mode} mode: {said}{}", advice(.said))]
+    Attach {
+        /// Name of the interface.
+        interface: String,
+        /// Mode that was tried last.
+        mode: &'static str,
+        /// What the kernel said.
+        said: io::Error,
+    },
+    /// The kernel is too old to tie an attachment to a process.
+    #[error(
+        "this kernel knows no links for XDP (it has them from 5.9 on): an attachment would outlive \
+         this process"
+    )]
+    NoLinks,
+    /// A map cannot be read or written.
+    #[error("map {name}: {source}")]
+    Map {
+        /// Name of the map.
+        name: &'static str,
+        /// What went wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// There is no source of random numbers.
+    #[error("cannot draw the key of the flow hash: {0}")]
+    Random(#[source] io::Error),
+}
+
+fn names(missing: &[Capability]) -> String {
+    missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn named(program: &str) -> &str {
+    if program.is_empty() { "one without a name" } else { program }
+}
+
+/// Returns what an error of attaching usually means, with a separator in front.
+fn advice(said: &io::Error) -> &'static str {
+    match said.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => "; the driver has no native XDP: --mode skb works with every one",
+        Some(libc::EINVAL | libc::ERANGE) => {
+            "; drivers refuse an MTU whose packets do not fit in one page, and receive offloads such \
+             as LRO: lower the MTU or turn lro off, or use --mode skb"
+        }
+        Some(libc::EBUSY | libc::EEXIST) => "; another program took the interface just now",
+        Some(libc::ENOSPC) => {
+            "; the device has too few transmit queues for XDP: use fewer receive queues"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::AttachedMode;
+
+    #[test]
+    fn errors_say_what_may_be_done() {
+        let other = OnInterface {
+            interface: "eth0".into(),
+            id: 7,
+            mode: AttachedMode::Native,
+            program: "xdp_filter".into(),
+        };
+        let said = AttachError::Occupied(other).to_string();
+        assert!(said.starts_with(
+            "eth0 has an XDP program already: xdp_filter (number 7, native mode); it is left alone."
+        ));
+        let said = AttachError::Attach {
+            interface: "eth0".into(),
+            mode: "native",
+            said: io::Error::from_raw_os_error(libc::EOPNOTSUPP),
+        };
+        assert!(said.to_string().ends_with("--mode skb works with every one"));
+        let said = AttachError::Rights(vec![Capability::NetAdmin, Capability::Bpf]).to_string();
+        assert!(said.starts_with("this process lacks CAP_NET_ADMIN, CAP_BPF: "));
+    }
+}

@@ -1,0 +1,132 @@
+//! Network interfaces and the XDP programs on them, asked over netlink.
+//!
+//! Source: rtnetlink(7); `IFLA_XDP` in the kernel's `linux/if_link.h`.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// How a program is attached.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AttachedMode {
+    /// In the driver.
+    Native,
+    /// In the network stack, on packets that are built already.
+    Skb,
+    /// In the device.
+    Hardware,
+}
+
+impl fmt::Display for AttachedMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Skb => "skb",
+            Self::Hardware => "hardware",
+        })
+    }
+}
+
+/// An XDP program on an interface.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OnInterface {
+    /// Name of the interface.
+    pub interface: String,
+    /// Number of the program, as the kernel gives it.
+    pub id: u32,
+    /// How it is attached.
+    pub mode: AttachedMode,
+    /// Name of the program; empty if the kernel does not tell.
+    pub program: String,
+}
+
+/// Returns the XDP programs on all interfaces of the namespace of the calling thread.
+///
+/// # Errors
+/// What the kernel answered. Names need `CAP_SYS_ADMIN` or `CAP_BPF`; without it they are empty.
+pub fn programs_on_interfaces() -> io::Result<Vec<OnInterface>> {
+    let mut found = Vec::new();
+    for link in links()? {
+        let mut name = String::new();
+        let mut programs = Vec::new();
+        for attribute in link.attributes {
+            match attribute {
+                LinkAttribute::IfName(this) => name = this,
+                LinkAttribute::Xdp(xdp) => programs.extend(xdp.iter().filter_map(attached)),
+                _ => {}
+            }
+        }
+        found.extend(programs.into_iter().map(|(id, mode)| OnInterface {
+            interface: name.clone(),
+            id,
+            mode,
+            program: program_name(id),
+        }));
+    }
+    Ok(found)
+}
+
+/// Returns the number of an interface of the namespace of the calling thread.
+pub(super) fn index_of(interface: &str) -> Option<u32> {
+    let name = CString::new(interface).ok()?;
+    // SAFETY: a string that ends with a zero byte and outlives the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
+fn attached(attribute: &LinkXdp) -> Option<(u32, AttachedMode)> {
+    match *attribute {
+        LinkXdp::DrvProgId(id) => Some((id, AttachedMode::Native)),
+        LinkXdp::SkbProgId(id) => Some((id, AttachedMode::Skb)),
+        LinkXdp::HwProgId(id) => Some((id, AttachedMode::Hardware)),
+        _ => None,
+    }
+}
+
+fn program_name(id: u32) -> String {
+    let found = aya::programs::loaded_programs().flatten().find(|program| program.id() == id);
+    found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn links() -> io::Result<Vec<LinkMessage>> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(question));
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    let mut links = Vec::new();
+    loop {
+        let (datagram, _) = socket.recv_from_full()?;
+        let mut rest = datagram.as_slice();
+        while !rest.is_empty() {
+            let len = NetlinkBuffer::new_checked(rest).map_err(bad)?.length() as usize;
+            let (one, more) = rest.split_at(len.min(rest.len()));
+            rest = more.get(len.next_multiple_of(4) - len..).unwrap_or_default();
+            match NetlinkMessage::deserialize(one).map_err(bad)?.payload {
+                NetlinkPayload::Done(_) => return Ok(links),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                    links.push(link);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn bad(error: impl fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("netlink: {error}"))
+}

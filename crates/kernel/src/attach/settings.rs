@@ -1,0 +1,149 @@
+//! What an attachment is told.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rxsteer_core::CpuSet;
+use rxsteer_core::steer::Aware;
+
+/// Where the program runs.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mode {
+    /// In the driver if it can, else in the network stack.
+    #[default]
+    Auto,
+    /// In the driver.
+    Native,
+    /// In the network stack.
+    Skb,
+}
+
+/// What decides.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LivePolicy {
+    /// Flows go to their consumers, all else is spread by hash.
+    #[default]
+    FlowAware,
+    /// All is spread by hash: no socket is heard.
+    Rps,
+    /// Every packet stays where it came in; it is counted.
+    None,
+}
+
+/// A text names none of the choices.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NoSuchChoice(&'static str);
+
+impl fmt::Display for NoSuchChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there are {}", self.0)
+    }
+}
+
+impl std::error::Error for NoSuchChoice {}
+
+impl FromStr for Mode {
+    type Err = NoSuchChoice;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchChoice> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "native" => Ok(Self::Native),
+            "skb" => Ok(Self::Skb),
+            _ => Err(NoSuchChoice("auto, native, skb")),
+        }
+    }
+}
+
+impl LivePolicy {
+    /// Returns the policy's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FlowAware => "flow-aware",
+            Self::Rps => "rps",
+            Self::None => "none",
+        }
+    }
+}
+
+impl FromStr for LivePolicy {
+    type Err = NoSuchChoice;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchChoice> {
+        let all = [Self::FlowAware, Self::Rps, Self::None];
+        let found = all.into_iter().find(|policy| policy.name() == text);
+        found.ok_or(NoSuchChoice("flow-aware, rps, none"))
+    }
+}
+
+/// What an attachment is told.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// Name of the interface, in the network namespace of the calling thread.
+    pub interface: String,
+    /// Where the program runs.
+    pub mode: Mode,
+    /// What decides.
+    pub policy: LivePolicy,
+    /// CPUs that may take packets; they must be online.
+    pub cpus: CpuSet,
+    /// Flows that each of the two tables, TCP's and UDP's, can hold: 8 to 2^28, rounded up to a
+    /// power of two; 8 bytes each.
+    pub table_entries: u32,
+    /// Packets that may wait for one CPU: 1 to 16,384.
+    pub queue_packets: u32,
+    /// Settings of the decision.
+    pub aware: Aware,
+    /// Hear sockets of all network namespaces, not only of the interface's.
+    pub all_namespaces: bool,
+}
+
+impl Settings {
+    /// Flows of each table, if nothing else is said.
+    pub const TABLE_ENTRIES: u32 = 65_536;
+    /// Packets that may wait for one CPU, if nothing else is said.
+    pub const QUEUE_PACKETS: u32 = 2048;
+
+    /// Returns the usual settings for an interface.
+    pub fn new(interface: impl Into<String>, cpus: CpuSet) -> Self {
+        Self {
+            interface: interface.into(),
+            mode: Mode::default(),
+            policy: LivePolicy::default(),
+            cpus,
+            table_entries: Self::TABLE_ENTRIES,
+            queue_packets: Self::QUEUE_PACKETS,
+            aware: Aware::default(),
+            all_namespaces: false,
+        }
+    }
+
+    /// Returns the buckets of each table.
+    pub(super) fn buckets(&self) -> u32 {
+        let ways = rxsteer_core::table::WAYS as u32;
+        self.table_entries.clamp(ways, 1 << 28).next_power_of_two() / ways
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_others_are_refused_with_the_choices() {
+        assert_eq!("skb".parse(), Ok(Mode::Skb));
+        assert_eq!("flow-aware".parse(), Ok(LivePolicy::FlowAware));
+        let said = "rfs".parse::<LivePolicy>().map_err(|error| error.to_string());
+        assert_eq!(said, Err("there are flow-aware, rps, none".to_owned()));
+        assert!("fast".parse::<Mode>().is_err());
+    }
+
+    #[test]
+    fn a_table_has_room_for_at_least_what_was_asked_for() {
+        let buckets = |table_entries| {
+            Settings { table_entries, ..Settings::new("x", CpuSet::EMPTY) }.buckets()
+        };
+        assert_eq!([0, 8, 9, 65_536].map(buckets), [1, 1, 2, 8192]);
+        assert_eq!(buckets(u32::MAX), 1 << 25);
+    }
+}
