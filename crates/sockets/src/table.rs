@@ -19,6 +19,7 @@ mod four;
 mod list;
 mod lookup;
 mod publish;
+mod ranked;
 mod segments;
 mod sock;
 mod sync;

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, sockopt};
 use rxsteer_sockets::datagram::{Addresses, Checksum, Rules, Udp};
-use rxsteer_sockets::queue::{Datagram, Limits, QueueContext, ReceiveQueue, RecvError, Simulated};
+use rxsteer_sockets::queue::{
+    Datagram, Limits, MemoryLimits, QueueContext, ReceiveQueue, RecvError, Simulated,
+};
 use rxsteer_sockets::{IpVersion, Profile};
 
 /// Payload sizes, each with its own true size: of one slab size, of two, of several pages.
@@ -229,6 +231,127 @@ fn the_running_kernel_admits_and_drops_the_same() {
     }
     println!("{steps} steps, {drops} drops, {held_back} sends that only the exact queue admitted");
     assert!(drops > 100, "the histories must fill the buffer");
+}
+
+/// Sets or asks for `SO_PEEK_OFF`, for which there is no safe call.
+mod peek_offset {
+    use std::os::fd::AsRawFd;
+
+    use super::UdpSocket;
+
+    pub(super) fn set(socket: &UdpSocket, offset: i32) {
+        // SAFETY: the descriptor is open as long as `socket` is borrowed, and the kernel reads the four
+        // bytes of `offset` during the call.
+        let result = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEEK_OFF,
+                (&raw const offset).cast(),
+                size_of::<i32>() as libc::socklen_t,
+            )
+        };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    pub(super) fn get(socket: &UdpSocket) -> i32 {
+        let (mut offset, mut len) = (0_i32, size_of::<i32>() as libc::socklen_t);
+        // SAFETY: as above; the kernel writes at most `len` bytes to `offset` during the call.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEEK_OFF,
+                (&raw mut offset).cast(),
+                &raw mut len,
+            )
+        };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        offset
+    }
+}
+
+#[test]
+fn the_running_kernel_peeks_at_the_same_offsets() {
+    if let Some(why) = unfit() {
+        return println!("skipped: {why}");
+    }
+    let begin = Instant::now();
+    let (mut within, mut beyond, mut empty) = (0, 0, 0);
+    for seed in 1..=SEEDS {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let kernel = Kernel::new().unwrap();
+        kernel.receiver.set_nonblocking(true).unwrap();
+        let context = Arc::new(QueueContext::default());
+        let queue = ReceiveQueue::with_release(&context, Limits::default(), Profile::Linux);
+        let mut log = Vec::new();
+        for step in 0..STEPS {
+            if begin.elapsed() > AT_MOST {
+                return println!("time is up at seed {seed}, step {step}");
+            }
+            let room = [0, 1, 3, 10, 40][random.below(5)];
+            let (mut theirs, mut ours) = (vec![0; room], vec![0; room]);
+            let peeks = match random.below(10) {
+                0 => {
+                    let offset = random.below(40) as i32 - 5;
+                    log.push(format!("offset {offset}"));
+                    peek_offset::set(&kernel.receiver, offset);
+                    queue.set_peek_offset(u32::try_from(offset).ok());
+                    continue;
+                }
+                1..=3 => {
+                    let len = [0, 0, 1, 5, 20][random.below(5)];
+                    log.push(format!("send {len}"));
+                    let bytes: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
+                    kernel.after(|| {
+                        kernel.sender.send_to(&bytes, kernel.local).unwrap();
+                    });
+                    let peer = kernel.sender.local_addr().unwrap();
+                    queue.push(Datagram::new(peer, Ipv4Addr::LOCALHOST.into(), bytes)).unwrap();
+                    continue;
+                }
+                dice => dice < 9,
+            };
+            log.push(format!("{} {room}", if peeks { "peek" } else { "read" }));
+            let at = format!("seed {seed}, after {log:?}");
+            let (theirs_len, ours_read) = if peeks {
+                (kernel.receiver.peek(&mut theirs), queue.peek_into(&mut ours))
+            } else {
+                (kernel.receiver.recv(&mut theirs), queue.try_recv_into(&mut ours))
+            };
+            let theirs_len = match theirs_len {
+                Ok(len) => Some(len),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => None,
+                Err(error) => panic!("{at}: {error}"),
+            };
+            assert_eq!(theirs_len, ours_read.ok().map(|read| read.copied), "{at}");
+            assert_eq!(theirs, ours, "{at}");
+            let offset = u32::try_from(peek_offset::get(&kernel.receiver)).ok();
+            assert_eq!(offset, queue.peek_offset(), "{at}");
+            if peeks && offset.is_some() {
+                within += u32::from(ours_read.is_ok_and(|read| read.from > 0));
+                beyond += u32::from(ours_read.is_err());
+                empty += u32::from(ours_read.is_ok_and(|read| read.len == 0));
+            }
+        }
+    }
+    println!("{within} peeks within a datagram, {beyond} beyond all, {empty} at an empty one");
+    assert!(within > 50 && beyond > 20 && empty > 20, "{within} {beyond} {empty}");
+}
+
+/// The limits that the kernel computed at boot, unless somebody changed them since.
+#[test]
+fn the_running_kernel_computes_the_same_memory_limits() {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/udp_mem").unwrap_or_default();
+    let numbers: Vec<u64> = text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    let &[min, pressure, max] = numbers.as_slice() else {
+        return println!("skipped: no /proc/sys/net/ipv4/udp_mem");
+    };
+    let ours = MemoryLimits::of_free_pages(pressure * 8 + 7);
+    if (min, max) != (ours.min, ours.max) && max != min * 2 {
+        return println!("skipped: the limits {text:?} were set by hand");
+    }
+    assert_eq!((min, pressure, max), (ours.min, ours.pressure, ours.max));
 }
 
 /// A datagram from port 9 to this port over loopback, its checksum right, wrong or absent.

@@ -19,7 +19,7 @@
 //!
 //! * A class loses nothing while it offers less than 7/8 · w/W of µ, w its weight, W the sum of the
 //!   weights of the classes that offer: a familiar prefix beside a flood from random sources keeps all
-//!   it sends up to 0.51 µ (7/8 · 2/3 · 7/8), a familiar flow up to 0.53 µ, or 0.61 µ for all of them.
+//!   it sends up to 0.51 µ (7/8 · 2/3 · 7/8), a familiar flow up to 0.53 µ (7/8 · 4/5 · 7/8 · 7/8).
 //! * A prefix loses nothing while it offers less than 7/8 of its class's share divided by the number of
 //!   prefixes of that class with packets waiting; a flow likewise within its prefix.
 //! * The reader is never idle because of it: nobody is refused for his share while less than half of

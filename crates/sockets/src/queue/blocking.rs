@@ -1,6 +1,7 @@
 //! Waiting as a thread that sleeps.
 
 use std::cell::LazyCell;
+use std::hint;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
@@ -11,6 +12,11 @@ use super::item::{Datagram, Payload};
 use super::read::{List, RecvError, Wait};
 use super::receive::ReceiveQueue;
 use super::waiting::Registration;
+
+/// How often a reader looks at an empty queue before it sleeps: first with pauses of 1, 2, 4, … 32
+/// spins between, then giving its CPU to others each time, of which one may be the producer.
+const LOOKS: u32 = SPINS + 4;
+const SPINS: u32 = 6;
 
 /// Wakes a parked thread.
 struct Unpark(Thread);
@@ -64,6 +70,20 @@ impl<P: Payload> ReceiveQueue<P> {
         let taken = take(None);
         if !matches!(taken, Err(RecvError::Empty)) {
             return taken;
+        }
+        // To sleep and be woken costs more than to look a few times more, at the credit line only.
+        for look in 0..LOOKS {
+            if self.credit.in_use().packets > 0 {
+                let taken = take(None);
+                if !matches!(taken, Err(RecvError::Empty)) {
+                    return taken;
+                }
+            }
+            if look < SPINS {
+                (0..1 << look).for_each(|_| hint::spin_loop());
+            } else {
+                thread::yield_now();
+            }
         }
         // A time too far off to be told is no limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));

@@ -121,6 +121,8 @@ pub struct Datagram<P> {
     /// What it carries.
     pub payload: P,
     pub(super) drops_before: u32,
+    /// It is empty, and a peek has seen it.
+    pub(super) peeked: bool,
 }
 
 impl<P: Payload> Datagram<P> {
@@ -142,6 +144,7 @@ impl<P: Payload> Datagram<P> {
             checksum: Checksum::Verified,
             payload,
             drops_before: 0,
+            peeked: false,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The readers' side: taking, peeking, copying out.
+//! The readers' side: taking, copying out.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -41,6 +41,8 @@ impl std::error::Error for RecvError {}
 pub struct Received {
     /// Bytes copied.
     pub copied: usize,
+    /// Byte of the datagram at which copying began: 0 but for a peek at an offset.
+    pub from: usize,
     /// Bytes the datagram has: what `MSG_TRUNC` makes `recvmsg` return.
     pub len: usize,
     /// Address and port of the sender.
@@ -59,16 +61,22 @@ impl Received {
     /// Returns whether the buffer was too short and the rest is lost (`MSG_TRUNC` in the flags of
     /// `recvmsg`); after a peek it is still there.
     pub const fn is_truncated(&self) -> bool {
-        self.copied < self.len
+        self.from + self.copied < self.len
     }
 
-    fn copy<P: AsRef<[u8]>>(datagram: &Datagram<P>, buffer: &mut [u8]) -> Self {
-        let bytes = datagram.payload.as_ref();
+    /// Copies what comes behind `from`, which is no more than it has.
+    pub(super) fn copy<P>(datagram: &Datagram<P>, from: usize, buffer: &mut [u8]) -> Self
+    where
+        P: AsRef<[u8]>,
+    {
+        let whole = datagram.payload.as_ref();
+        let bytes = &whole[from..];
         let copied = bytes.len().min(buffer.len());
         buffer[..copied].copy_from_slice(&bytes[..copied]);
         Self {
             copied,
-            len: bytes.len(),
+            from,
+            len: whole.len(),
             peer: datagram.peer,
             local: datagram.local,
             timestamp_ns: datagram.timestamp_ns,
@@ -97,7 +105,10 @@ pub(super) enum List {
 impl<P> ReceiveQueue<P> {
     /// Locks the readers' side, which has at least one datagram then. If there is none, registers
     /// the wish to wait, in the same step in which it is found empty.
-    fn fill(&self, wait: Option<&mut Wait<'_>>) -> Result<MutexGuard<'_, Reader<P>>, RecvError> {
+    pub(super) fn fill(
+        &self,
+        wait: Option<&mut Wait<'_>>,
+    ) -> Result<MutexGuard<'_, Reader<P>>, RecvError> {
         // Declared first, so dropped last: a displaced waker must not be dropped under a lock.
         let _displaced: Option<Waker>;
         let mut reader = lock(&self.reader.0);
@@ -191,38 +202,20 @@ impl<P: Payload> ReceiveQueue<P> {
     where
         P: AsRef<[u8]>,
     {
-        self.take_one(None).map(|datagram| Received::copy(&datagram, buffer))
+        let room = buffer.len();
+        self.take_one_into(None, room).map(|datagram| Received::copy(&datagram, 0, buffer))
     }
 
-    /// Copies the datagram that has waited longest and leaves it (`MSG_PEEK`).
-    ///
-    /// # Errors
-    /// As [`try_recv`](Self::try_recv).
-    pub fn peek_into(&self, buffer: &mut [u8]) -> Result<Received, RecvError>
-    where
-        P: AsRef<[u8]>,
-    {
-        self.peek(|datagram| Received::copy(datagram, buffer))
+    pub(super) fn take_one(&self, wait: Option<Wait<'_>>) -> Result<Datagram<P>, RecvError> {
+        self.take_one_into(wait, usize::MAX)
     }
 
-    /// Looks at the datagram that has waited longest and leaves it.
-    ///
-    /// A wrong checksum is dropped and counted, as by a read. `look` runs under the readers' lock: it
-    /// must not read from this queue, which would wait for itself.
-    ///
-    /// # Errors
-    /// As [`try_recv`](Self::try_recv).
-    pub fn peek<R>(&self, look: impl FnOnce(&Datagram<P>) -> R) -> Result<R, RecvError> {
-        self.front(None, look)
-    }
-
-    /// Returns whether a read would give a datagram now. As `poll(2)` does, verifies the one in front
-    /// and drops bad ones first, so it does not promise what the read then refuses.
-    pub fn is_readable(&self) -> bool {
-        self.front(None, |_| ()).is_ok()
-    }
-
-    pub(super) fn take_one(&self, mut wait: Option<Wait<'_>>) -> Result<Datagram<P>, RecvError> {
+    /// Takes a datagram for a reader with room for so many bytes.
+    fn take_one_into(
+        &self,
+        mut wait: Option<Wait<'_>>,
+        room: usize,
+    ) -> Result<Datagram<P>, RecvError> {
         loop {
             let mut reader = self.fill(wait.as_mut())?;
             let Some(mut datagram) = reader.chain.pop(&self.context.segments) else { continue };
@@ -230,6 +223,7 @@ impl<P: Payload> ReceiveQueue<P> {
             let deferred = datagram.is_deferred();
             if !deferred {
                 self.counters.delivered(&reader, 1);
+                reader.was_read(datagram.payload.len().min(room));
             }
             drop(reader);
             if !deferred {
@@ -240,6 +234,7 @@ impl<P: Payload> ReceiveQueue<P> {
                 datagram.checksum = Checksum::Verified;
                 self.context.counters.count(datagram.ip_version(), Event::Delivered, 1);
                 self.counters.count(Event::Delivered, 1);
+                lock(&self.reader.0).was_read(datagram.payload.len().min(room));
                 return Ok(datagram);
             }
             self.count_drop(datagram.ip_version(), Event::Malformed(Malformed::BadChecksum));
@@ -264,6 +259,7 @@ impl<P: Payload> ReceiveQueue<P> {
                 chain.append(reader.chain.split(missing, &self.context.segments));
             }
             let mut totals = chain.totals();
+            let has_offset = reader.peek_offset.is_some();
             self.consumed(&mut reader, totals.bytes, totals.packets);
             let verified = totals.packets - totals.deferred;
             self.counters.delivered(&reader, verified);
@@ -280,6 +276,10 @@ impl<P: Payload> ReceiveQueue<P> {
                 }
             }
             if !chain.is_empty() {
+                if has_offset {
+                    let len = chain.iter().map(|datagram| datagram.payload.len()).sum();
+                    lock(&self.reader.0).was_read(len);
+                }
                 return Ok(Batch::new(chain, &self.context));
             }
         }
@@ -299,28 +299,5 @@ impl<P: Payload> ReceiveQueue<P> {
             }
         }
         intact.take()
-    }
-
-    /// Looks at the first datagram that is intact, dropping bad ones before it.
-    pub(super) fn front<R>(
-        &self,
-        mut wait: Option<Wait<'_>>,
-        look: impl FnOnce(&Datagram<P>) -> R,
-    ) -> Result<R, RecvError> {
-        loop {
-            let mut reader = self.fill(wait.as_mut())?;
-            let Some(front) = reader.chain.front_mut() else { continue };
-            if front.is_intact() {
-                if front.is_deferred() {
-                    front.checksum = Checksum::Verified;
-                }
-                return Ok(look(front));
-            }
-            let Some(bad) = reader.chain.pop(&self.context.segments) else { continue };
-            self.consumed(&mut reader, bad.charge(), 1);
-            drop(reader);
-            self.count_drop(bad.ip_version(), Event::Malformed(Malformed::BadChecksum));
-            drop(bad);
-        }
     }
 }

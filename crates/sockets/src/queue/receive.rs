@@ -51,11 +51,17 @@ pub(super) struct Reader<P> {
     pub(super) chain: Chain<P>,
     /// Read, but not yet told to the credit.
     owed: InUse,
+    /// Where the next peek starts, in bytes of payload; `None`: at the front.
+    pub(super) peek_offset: Option<u32>,
 }
 
 impl<P> Arrivals<P> {
     /// Takes one reader and all watchers out of the lists, to be woken.
+    #[inline]
     fn who_wakes(&mut self) -> Wake {
+        if self.readers.is_empty() && self.watchers.is_none() {
+            return Wake { reader: None, watchers: None };
+        }
         let wake = Wake { reader: self.next_reader(), watchers: self.watchers.take() };
         self.wakeups += u64::from(wake.watchers.is_some());
         wake
@@ -98,6 +104,7 @@ pub(super) struct Wake {
 }
 
 impl Wake {
+    #[inline]
     pub(super) fn wake(self) {
         if let Some(reader) = self.reader {
             reader.wake();
@@ -133,7 +140,11 @@ impl<P> ReceiveQueue<P> {
             closed: AtomicBool::new(false),
             release: release.into(),
             context: Arc::clone(context),
-            reader: OwnLine(Mutex::new(Reader { chain: Chain::new(), owed: InUse::default() })),
+            reader: OwnLine(Mutex::new(Reader {
+                chain: Chain::new(),
+                owed: InUse::default(),
+                peek_offset: None,
+            })),
             counters: SocketCounters::default(),
         }
     }
@@ -302,10 +313,12 @@ impl<P> ReceiveQueue<P> {
     pub(super) fn consumed(&self, reader: &mut Reader<P>, bytes: u64, packets: u64) {
         reader.owed.bytes += bytes;
         reader.owed.packets += packets;
-        let quarter = u64::from(self.credit.limits().bytes >> 2);
         let hold = match self.release {
             Release::Exact => false,
-            Release::Quarter => !reader.chain.is_empty() && reader.owed.bytes < quarter,
+            Release::Quarter => {
+                let quarter = u64::from(self.credit.limits().bytes >> 2);
+                !reader.chain.is_empty() && reader.owed.bytes < quarter
+            }
         };
         if hold {
             return;
@@ -330,9 +343,10 @@ impl<P> ReceiveQueue<P> {
             return Err(Refusal::BufferFull);
         }
         if let Some(memory) = &self.context.memory {
-            let pages = (self.credit.in_use().bytes + size).div_ceil(PAGE_BYTES);
+            let held = self.credit.in_use().bytes;
+            let pages = (held + size).div_ceil(PAGE_BYTES);
             let missing = pages.saturating_sub(arrivals.pages);
-            if missing > 0 && !memory.draw(missing) {
+            if missing > 0 && !memory.draw(missing, held) {
                 return Err(Refusal::NoMemory);
             }
             arrivals.pages += missing;

@@ -219,6 +219,42 @@ impl<P> Chain<P> {
         segment.items.front_mut()
     }
 
+    /// Returns the datagram of a place, from the front.
+    pub(super) fn nth_mut(&mut self, mut place: usize) -> Option<&mut Datagram<P>> {
+        let mut segment = self.oldest.as_deref_mut()?;
+        while place >= segment.items.len() {
+            place -= segment.items.len();
+            segment = segment.next.as_deref_mut()?;
+        }
+        segment.totals = None; // the caller may change what it counts
+        segment.items.get_mut(place)
+    }
+
+    /// Takes the datagram of a place out.
+    pub(super) fn remove(
+        &mut self,
+        mut place: usize,
+        pool: &SegmentPool<P>,
+    ) -> Option<Datagram<P>> {
+        let mut link = &mut self.oldest;
+        while link.as_ref().is_some_and(|segment| place >= segment.items.len()) {
+            let segment = link.as_mut()?;
+            place -= segment.items.len();
+            link = &mut segment.next;
+        }
+        let segment = link.as_mut()?;
+        segment.totals = None;
+        let datagram = segment.items.remove(place)?;
+        self.packets -= 1;
+        if segment.items.is_empty()
+            && let Some(mut emptied) = link.take()
+        {
+            *link = emptied.next.take();
+            pool.take_back(emptied);
+        }
+        Some(datagram)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Datagram<P>> {
         self.segments().flat_map(|segment| &segment.items)
     }

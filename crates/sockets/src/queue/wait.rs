@@ -36,6 +36,12 @@ impl WaitList {
         None
     }
 
+    /// Returns whether nobody waits.
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.first.is_none() // the others come after it
+    }
+
     /// Takes out the waker that has waited longest.
     pub(super) fn pop(&mut self) -> Option<Waker> {
         let (_, waker) = self.first.take()?;

@@ -20,7 +20,7 @@ impl Writer {
         let mut found = Vec::new();
         published.deliver(packet, false, |receiver| found.push(receiver));
         let on_port = self.ports.get(&packet.dst_port).into_iter();
-        let on_port: Vec<u32> = on_port.flat_map(|chain| chain.all.values().copied()).collect();
+        let on_port: Vec<u32> = on_port.flat_map(|chain| chain.all.iter()).collect();
         let stage = found.first().map(|found| found.stage);
         let sockets: Vec<_> =
             on_port.iter().map(|i| self.judge(*i, published, packet, &tuple, stage)).collect();
@@ -74,9 +74,7 @@ impl Writer {
             local: end((sock.local(), sock.port)),
             remote: sock.remote_end().map(end),
             place,
-            filed: cfg!(feature = "hash4")
-                && sock.connected
-                && sock.filed.is_some_and(|filed| filed.tuple == sock.tuple()),
+            filed: sock.connected && sock.filed.is_some_and(|f| f.is_under(&sock.tuple())),
             group: (sock.group != 0).then_some(sock.group),
             score,
         }
@@ -107,8 +105,7 @@ impl Writer {
             Stage::Flood => Why::EveryTaker,
             Stage::FourTuple => {
                 let filed = |socket: &SocketId| {
-                    let filed = self.sock(socket.index).filed;
-                    filed.is_some_and(|filed| filed.tuple == *tuple)
+                    self.sock(socket.index).filed.is_some_and(|filed| filed.is_under(tuple))
                 };
                 Why::FourTuple { twins: exactly.into_iter().filter(filed).collect() }
             }

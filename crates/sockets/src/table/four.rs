@@ -119,7 +119,7 @@ pub(super) struct Four {
     /// Which of the sizes is in use.
     current: AtomicU32,
     records: Segments<Record>,
-    counts: Box<[AtomicU32]>,
+    counts: Box<[AtomicU32; SLOTS]>,
 }
 
 /// A record changed while it was read: start again.
@@ -132,7 +132,7 @@ impl Four {
             sizes: [const { OnceLock::new() }; 32],
             current: AtomicU32::new(buckets.trailing_zeros()),
             records: Segments::new(),
-            counts: std::iter::repeat_with(AtomicU32::default).take(SLOTS).collect(),
+            counts: Box::new(std::array::from_fn(|_| AtomicU32::new(0))),
         };
         table.make(buckets.trailing_zeros());
         table
@@ -363,16 +363,20 @@ impl Four {
         new
     }
 
+    /// Returns whether a record says this of a socket; for the writer.
+    pub(super) fn holds(&self, records: &Records, record: u32, filed: &FiledSocket) -> bool {
+        let read = self.read(record, &filed.tuple);
+        let same =
+            |(read, _): (FiledSocket, u32)| FiledSocket { order: filed.order, ..read } == *filed;
+        records.orders[record as usize] == filed.order
+            && matches!(read, Ok(Some(read)) if same(read))
+    }
+
     /// Takes a record out.
-    pub(super) fn remove(
-        &self,
-        records: &mut Records,
-        filed: &FiledSocket,
-        record: u32,
-        hash: TupleHash,
-    ) {
-        let hashed = hash.of(&filed.tuple);
-        let place = self.word_of(hashed, &filed.tuple).expect("a filed socket is in the table");
+    pub(super) fn remove(&self, records: &mut Records, record: u32, hash: TupleHash) {
+        let tuple = self.tuple_of(record);
+        let hashed = hash.of(&tuple);
+        let place = self.word_of(hashed, &tuple).expect("a filed socket is in the table");
         let own = self.records.at_or_make(record);
         let next = own.next.load(Ordering::Relaxed);
         let head = place.load(Ordering::Relaxed);
@@ -399,7 +403,7 @@ impl Four {
         // Readers that were led here before see from now on that they must start again.
         own.sequence.fetch_add(1, Ordering::AcqRel);
         records.vacant.push(record);
-        self.counts[slot(filed.tuple.local, filed.tuple.local_port)].fetch_sub(1, Ordering::AcqRel);
+        self.counts[slot(tuple.local, tuple.local_port)].fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Returns the word that leads to the records of a 4-tuple; for the writer.

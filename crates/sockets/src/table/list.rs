@@ -19,7 +19,7 @@ pub(super) struct List {
     entries: Entries,
     /// The head of all sockets of the address, those in the 4-tuple table too, if it is connected;
     /// only where early demultiplexing asks for it.
-    pub(super) head: Option<Entry>,
+    pub(super) head: Option<Box<Entry>>,
 }
 
 /// One candidate is by far the most frequent, and costs no further load.
@@ -55,6 +55,19 @@ impl List {
             Entries::Chunks(chunks) => (&[], chunks),
         };
         one.iter().chain(chunks.iter().flat_map(|chunk| chunk.iter()))
+    }
+
+    /// Returns whether an entry is on the list as it is.
+    pub(super) fn has(&self, entry: &Entry) -> bool {
+        match &self.entries {
+            Entries::None => false,
+            Entries::One(one) => one == entry,
+            Entries::Chunks(chunks) => {
+                let chunk = &chunks[chunk_of(chunks, entry.rank)];
+                let place = chunk.binary_search_by_key(&entry.rank, |entry| entry.rank);
+                place.is_ok_and(|place| chunk[place] == *entry)
+            }
+        }
     }
 
     /// Puts an entry in the place of its rank; replaces the one that has it.

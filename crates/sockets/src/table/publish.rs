@@ -30,20 +30,29 @@ use super::writer::Writer;
 
 type Map<K, V> = papaya::HashMap<K, V, RandomState>;
 
-/// What is published of one socket.
+/// What is published of one socket. Its entry and its record are where they were published.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Footprint {
-    /// The list of address and port that it is on for writers, and its rank.
-    listed: Option<(u128, u16, i64)>,
-    /// Its entry on that list, unless it is found by 4-tuple only.
-    entry: Option<Entry>,
-    /// The rank of its entry under the stand-in address.
-    stand_in: Option<i64>,
-    /// Its record in the 4-tuple table.
+    /// The list of address and port that it is on for writers, and its rank; port 0: on none.
+    address: u128,
+    rank: i64,
+    port: u16,
+    /// Whether look-ups find an entry of it there, or by 4-tuple only.
+    listed: bool,
+    /// Whether they find one under the stand-in address.
+    stands_in: bool,
+    /// Its record in the 4-tuple table, plus one; 0: none.
     #[cfg(feature = "hash4")]
-    four: Option<(u32, FiledSocket)>,
+    record: u32,
     /// What its group says of it.
     member: Option<Member>,
+}
+
+impl Footprint {
+    /// Returns the list that it is on for writers.
+    fn list(&self) -> Option<(u128, u16)> {
+        (self.port != 0).then_some((self.address, self.port))
+    }
 }
 
 /// When the next version of a group is published.
@@ -201,8 +210,8 @@ impl Published {
             self.add(writer, change);
         }
         for change in &changes {
-            for port in [change.old.listed, change.new.listed].into_iter().flatten() {
-                self.versions.raise(port.1);
+            for (_, port) in change.lists() {
+                self.versions.raise(port);
             }
         }
         for change in &changes {
@@ -232,19 +241,19 @@ impl Published {
 
     /// First phase of a socket's change.
     fn add(&self, writer: &mut Writer, change: &Change) {
-        let Change { i, old, new } = change;
+        let Change { i, new, entry, .. } = change;
         // A change in place keeps list and rank; anything else is added here, taken away later.
-        if let (Some((address, port, _)), Some(entry)) = (new.listed, new.entry)
-            && old.entry != Some(entry)
+        if let (Some(list), Some(entry)) = (new.list(), entry)
+            && !self.lists.pin().get(&list).is_some_and(|list| list.has(entry))
         {
-            self.edit_list((address, port), |list| list.put(entry));
+            self.edit_list(list, |list| list.put(*entry));
         }
         #[cfg(feature = "hash4")]
-        let new = &Footprint { four: self.file(writer, old, new), ..*new };
+        let new = &Footprint { record: self.file(writer, change), ..*new };
         if self.port_stage || self.early_demux {
-            for (_, port, _) in [old.listed, new.listed].into_iter().flatten() {
+            for (_, port) in change.lists() {
                 let sock = writer.sock(*i);
-                let entry = new.stand_in.map(|_| sock.stand_in_entry(writer.id(*i)));
+                let entry = new.stands_in.then(|| sock.stand_in_entry(writer.id(*i)));
                 self.edit_port(writer, port, |list| {
                     entry.into_iter().for_each(|entry| list.put(entry));
                 });
@@ -253,46 +262,42 @@ impl Published {
         writer.sock_mut(*i).published = *new;
     }
 
+    /// Returns the record of a socket, plus one; the one that it has if that says the same.
     #[cfg(feature = "hash4")]
-    fn file(
-        &self,
-        writer: &mut Writer,
-        old: &Footprint,
-        new: &Footprint,
-    ) -> Option<(u32, FiledSocket)> {
-        let (_, filed) = new.four?;
-        if let Some((record, before)) = old.four
-            && before == filed
+    fn file(&self, writer: &mut Writer, change: &Change) -> u32 {
+        let Some(filed) = &change.filed else { return 0 };
+        if let Some(record) = change.old.record.checked_sub(1)
+            && self.four.holds(&writer.records, record, filed)
         {
-            return Some((record, filed));
+            return record + 1;
         }
-        Some((self.four.insert(&mut writer.records, &filed, self.hash), filed))
+        self.four.insert(&mut writer.records, filed, self.hash) + 1
     }
 
     /// Third phase of a socket's change.
     fn take_away(&self, writer: &mut Writer, change: &Change) {
         let Change { i, old, .. } = change;
         let new = writer.sock(*i).published;
-        if let (Some((address, port, _)), Some(entry)) = (old.listed, old.entry) {
-            let stays = new.entry.is_some_and(|e| e.rank == entry.rank) && new.listed == old.listed;
+        if let Some(list) = old.list().filter(|_| old.listed) {
+            let stays = new.listed && new.list() == Some(list) && new.rank == old.rank;
             if !stays {
-                self.edit_list((address, port), |list| list.remove(entry.rank));
+                self.edit_list(list, |list| list.remove(old.rank));
             }
         }
         #[cfg(feature = "hash4")]
-        if let Some((record, filed)) = old.four
-            && new.four.is_none_or(|(now, _)| now != record)
+        if let Some(record) = old.record.checked_sub(1)
+            && old.record != new.record
         {
-            self.four.remove(&mut writer.records, &filed, record, self.hash);
+            self.four.remove(&mut writer.records, record, self.hash);
         }
-        if let (Some(rank), Some((_, port, _))) = (old.stand_in, old.listed)
-            && new.stand_in != Some(rank)
-        {
-            self.edit_port(writer, port, |list| list.remove(rank));
+        if old.stands_in && !new.stands_in {
+            // It keeps its rank on the port, also when it has just left that.
+            let rank = writer.sock(*i).port_rank;
+            self.edit_port(writer, old.port, |list| list.remove(rank));
         }
         if self.early_demux {
-            for (address, port, _) in [old.listed, new.listed].into_iter().flatten() {
-                self.publish_head(writer, (address, port));
+            for list in change.lists() {
+                self.publish_head(writer, list);
             }
         }
     }
@@ -311,9 +316,9 @@ impl Published {
     /// Publishes the head of all sockets of an address, if it is connected.
     fn publish_head(&self, writer: &Writer, key: (u128, u16)) {
         let chain = writer.addresses.get(&key);
-        let first = chain.and_then(|chain| chain.all.values().next().copied());
+        let first = chain.and_then(|chain| chain.all.iter().next());
         let head = first.filter(|i| writer.sock(*i).connected);
-        let head = head.map(|i| writer.sock(i).entry(writer.id(i)));
+        let head = head.map(|i| Box::new(writer.sock(i).entry(writer.id(i))));
         let map = self.lists.pin();
         if map.get(&key).map_or(head.is_some(), |list| list.head != head) {
             drop(map);
@@ -344,12 +349,16 @@ impl CpuOf for Published {
     }
 }
 
-/// The old and the new footprint of a socket.
+/// The old and the new footprint of a socket, and what is to be seen of it.
 #[derive(Debug)]
 struct Change {
     i: u32,
     old: Footprint,
     new: Footprint,
+    /// On its list, unless it is found by 4-tuple only.
+    entry: Option<Entry>,
+    #[cfg(feature = "hash4")]
+    filed: Option<FiledSocket>,
 }
 
 impl Change {
@@ -358,21 +367,31 @@ impl Change {
         let id = writer.id(i);
         let member = (sock.group != 0).then(|| writer.member(i));
         let mut new = Footprint { member, ..Footprint::default() };
+        // One that is filed under its 4-tuple of now is found there before any list is walked.
+        #[cfg(feature = "hash4")]
+        let filed =
+            sock.filed.filter(|f| sock.port != 0 && sock.connected && f.tuple == sock.tuple());
+        #[cfg(feature = "hash4")]
+        let by_tuple_only = filed.is_some();
+        #[cfg(not(feature = "hash4"))]
+        let by_tuple_only = false;
         if sock.port != 0 {
-            new.listed = Some((sock.list_address(), sock.port, sock.rank));
-            new.stand_in = sock.has_stand_in().then_some(sock.port_rank);
-            // One that is filed under its 4-tuple of now is found there before any list is walked.
-            #[cfg(feature = "hash4")]
-            {
-                let filed = sock.filed.filter(|f| sock.connected && f.tuple == sock.tuple());
-                new.four = filed.map(|filed| (0, FiledSocket::new(&sock.entry(id), &filed)));
-            }
-            #[cfg(feature = "hash4")]
-            let by_tuple_only = new.four.is_some();
-            #[cfg(not(feature = "hash4"))]
-            let by_tuple_only = false;
-            new.entry = (!by_tuple_only).then(|| sock.entry(id));
+            (new.address, new.port, new.rank) = (sock.list_address(), sock.port, sock.rank);
+            new.listed = !by_tuple_only;
+            new.stands_in = sock.has_stand_in();
         }
-        Self { i, old: sock.published, new }
+        Self {
+            i,
+            old: sock.published,
+            entry: new.listed.then(|| sock.entry(id)),
+            #[cfg(feature = "hash4")]
+            filed: filed.map(|filed| FiledSocket::new(&sock.entry(id), &filed)),
+            new,
+        }
+    }
+
+    /// Returns the lists that it was and is on for writers.
+    fn lists(&self) -> impl Iterator<Item = (u128, u16)> + use<> {
+        [self.old.list(), self.new.list()].into_iter().flatten()
     }
 }

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::{DeviceId, Family, Owner, SocketId, SourceFilter};
+use crate::option::Remembered;
+use crate::{Family, Owner, SocketId};
 
 use super::entry::{self, Entry};
 use super::publish::Footprint;
@@ -22,12 +23,28 @@ pub(super) struct GroupKey {
     address: u128,
 }
 
-/// Where a connected socket is filed by 4-tuple.
+/// Where a connected socket is filed by 4-tuple. Without the table all that is left is that it would
+/// be: it leaves its group then.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Filed {
+    #[cfg(feature = "hash4")]
     pub(super) tuple: Tuple,
     /// Number of the filing: of several sockets with one 4-tuple, the highest is found.
+    #[cfg(feature = "hash4")]
     pub(super) order: u64,
+}
+
+impl Filed {
+    /// Returns whether this is the 4-tuple under which it is filed.
+    pub(super) fn is_under(&self, tuple: &Tuple) -> bool {
+        #[cfg(feature = "hash4")]
+        return self.tuple == *tuple;
+        #[cfg(not(feature = "hash4"))]
+        {
+            let _ = tuple;
+            false
+        }
+    }
 }
 
 /// One socket.
@@ -35,18 +52,13 @@ pub(super) struct Filed {
 pub(crate) struct Sock {
     pub(super) family: Family,
     pub(super) owner: Owner,
-    pub(super) v6only: bool,
+    pub(super) options: Remembered,
     pub(super) reuseaddr: bool,
     pub(super) reuseport: bool,
     /// 0: none.
     pub(super) device: u32,
     /// Whether its user set its incoming CPU.
     pub(super) cpu_given: bool,
-    pub(super) mcast_all4: bool,
-    pub(super) mcast_all6: bool,
-    pub(super) joined: Vec<(IpAddr, DeviceId, SourceFilter)>,
-    pub(super) ports: Option<(u16, u16)>,
-    pub(super) encapsulation: bool,
     /// 0: not bound.
     pub(super) port: u16,
     /// Whether bind named the port, and whether it named an address.
@@ -71,8 +83,8 @@ pub(crate) struct Sock {
     /// The address on whose list it is; differs from its own only within an operation.
     pub(super) listed_at: u128,
     pub(super) filed: Option<Filed>,
-    /// The flow that the steering side was told of.
-    pub(super) flow: Option<Tuple>,
+    /// The flow that the steering side was told of; boxed, as few namespaces tell of any.
+    pub(super) flow: Option<Box<Tuple>>,
     /// What look-ups see of it at present.
     pub(super) published: Footprint,
 }
@@ -82,17 +94,11 @@ impl Sock {
         Self {
             family,
             owner,
-            v6only: false,
+            options: Remembered::new(family),
             reuseaddr: false,
             reuseport: false,
             device: 0,
             cpu_given: false,
-            // Linux leaves IPv4 groups that others joined out of IPv6 sockets.
-            mcast_all4: family == Family::V4,
-            mcast_all6: true,
-            joined: Vec::new(),
-            ports: None,
-            encapsulation: false,
             port: 0,
             port_named: false,
             address_named: false,
@@ -169,7 +175,7 @@ impl Sock {
         };
         GroupKey {
             family: self.family,
-            v6only: self.v6only,
+            v6only: self.options.v6only,
             port: self.port,
             device: self.device,
             owner: self.owner,
@@ -190,15 +196,15 @@ impl Sock {
             Family::V6 => self.is_mapped() || (self.local6 == 0 && self.local4 == 0),
         };
         let bit = |on: bool, flag: u16| if on { flag } else { 0 };
-        bit(v4_address && !self.v6only, entry::TAKES_V4)
+        bit(v4_address && !self.options.v6only, entry::TAKES_V4)
             | bit(!v4 && !self.is_mapped(), entry::TAKES_V6)
             | bit(v4, entry::IS_V4)
             | bit(self.connected, entry::CONNECTED)
             | bit(self.reuseport, entry::REUSEPORT)
-            | bit(self.encapsulation, entry::ENCAPSULATION)
-            | bit(self.mcast_all4, entry::MCAST_ALL4)
-            | bit(self.mcast_all6, entry::MCAST_ALL6)
-            | bit(!self.joined.is_empty(), entry::JOINED)
+            | bit(self.options.encapsulation, entry::ENCAPSULATION)
+            | bit(self.options.mcast_all4, entry::MCAST_ALL4)
+            | bit(self.options.mcast_all6, entry::MCAST_ALL6)
+            | bit(!self.options.joined.is_empty(), entry::JOINED)
     }
 
     /// Returns the socket as candidate of the list of its address.
@@ -222,7 +228,7 @@ impl Sock {
 
     /// Returns the socket as candidate under the stand-in address.
     pub(super) fn stand_in_entry(&self, socket: SocketId) -> Entry {
-        let takes = if self.v6only { 0 } else { entry::TAKES_V4 };
+        let takes = if self.options.v6only { 0 } else { entry::TAKES_V4 };
         Entry {
             rank: self.port_rank,
             flags: self.flags() & !entry::TAKES_V6 | takes,
@@ -241,7 +247,7 @@ pub(super) const fn listed(address: u128) -> u128 {
 pub(super) fn addresses_overlap(a: &Sock, b: &Sock) -> bool {
     let equal = match (a.family, b.family) {
         (Family::V6, Family::V6) => a.local6 == b.local6,
-        _ => !a.v6only && !b.v6only && a.local4 == b.local4,
+        _ => !a.options.v6only && !b.options.v6only && a.local4 == b.local4,
     };
     equal || covers(a, b) || covers(b, a)
 }
@@ -249,8 +255,8 @@ pub(super) fn addresses_overlap(a: &Sock, b: &Sock) -> bool {
 fn covers(wild: &Sock, other: &Sock) -> bool {
     let other_is_v4 = other.family == Family::V4 || other.is_mapped();
     match wild.family {
-        Family::V4 => wild.local4 == 0 && !other.v6only,
-        Family::V6 if wild.is_mapped() => wild.local4 == 0 && !other.v6only && other_is_v4,
-        Family::V6 => wild.local6 == 0 && !(wild.v6only && other_is_v4),
+        Family::V4 => wild.local4 == 0 && !other.options.v6only,
+        Family::V6 if wild.is_mapped() => wild.local4 == 0 && !other.options.v6only && other_is_v4,
+        Family::V6 => wild.local6 == 0 && !(wild.options.v6only && other_is_v4),
     }
 }

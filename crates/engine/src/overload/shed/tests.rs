@@ -212,7 +212,7 @@ fn legit_keeps_its_packets_beside_a_flood_from_random_prefixes() {
         assert!(bench.use_of_reader(FLOODED) > 0.99);
     }
     // Requests, each of another flow, from a prefix that was here before.
-    let legit = (0.1, Source::Prefix(1));
+    let legit = (0.45, Source::Prefix(1));
     let bench = beside_a_flood(ShedSettings::default(), legit, &[Source::Random]);
     assert_eq!((bench.senders[0].shed, bench.refused_by_socket), (0, 0));
 }
@@ -247,6 +247,45 @@ fn many_prefixes_each_below_the_fair_share_lose_nothing() {
     let shed: u64 = clients.iter().map(|n| bench.senders[*n].shed).sum();
     assert_eq!((shed, bench.refused_by_socket), (0, 0));
     assert!(bench.use_of_reader(FLOODED) > 0.99);
+}
+
+/// The share that the module's documentation guarantees: of the class by the weights of those that
+/// offer, of the prefix and the flow by their numbers.
+fn guaranteed(weight: f64, weights: f64, prefixes: f64, flows: Option<f64>) -> f64 {
+    let share = 7.0 / 8.0 * weight / weights * 7.0 / 8.0 / prefixes;
+    flows.map_or(share, |flows| share * 7.0 / 8.0 / flows)
+}
+
+#[test]
+fn whoever_keeps_nine_tenths_of_what_is_guaranteed_loses_nothing_in_any_mix_of_floods() {
+    for mix in 1..32u32 {
+        let floods = [
+            (Source::Random, 1.0),       // strangers
+            (Source::Prefixes(40), 2.0), // forty prefixes that come back
+            (Source::Flow(9, 90), 4.0),  // a flow of another prefix
+            (Source::Flow(1, 91), 4.0),  // a flow of the client's prefix
+            (Source::Prefix(1), 2.0),    // forged flows of the client's prefix
+        ];
+        let on = |n: usize| mix >> n & 1 == 1;
+        let offer = |weight: f64| (0..5).any(|n| on(n) && floods[n].1 == weight);
+        let weights = 4.0 + if offer(2.0) { 2.0 } else { 0.0 } + if offer(1.0) { 1.0 } else { 0.0 };
+        let (prefixes, flows) = (if on(2) { 2.0 } else { 1.0 }, if on(3) { 2.0 } else { 1.0 });
+        let rate = 0.9 * guaranteed(4.0, weights, prefixes, Some(flows));
+        let on: Vec<Source> = (0..5).filter(|n| on(*n)).map(|n| floods[n].0).collect();
+        // Epochs of 500 reads, so that all soon are what they are.
+        let familiar = FamiliarSettings { epoch_ns: 500 * READ_NS, ..Default::default() };
+        let mut bench = Bench::new(ShedSettings { familiar, ..ShedSettings::default() });
+        bench.add(rate, Source::Flow(1, 0x1234));
+        bench.run(3_000);
+        for source in &on {
+            bench.add(6.0, *source);
+        }
+        bench.run(1_500);
+        bench.run(2_000);
+        let client = &bench.senders[0];
+        assert_eq!(client.shed, 0, "mix {mix}: {rate} lost {} of {}", client.shed, client.offered);
+        assert!(bench.use_of_reader(2_000) > 0.99);
+    }
 }
 
 #[test]

@@ -156,6 +156,39 @@ fn memory_refused_in_a_burst_concerns_only_those_it_is_refused_to() {
     assert_eq!(account.drawn(), 0);
 }
 
+/// The steps of a measurement on Linux 6.18, with fewer pages: the limits were set for a moment, one
+/// socket filled up to `min`, a second that was empty took one datagram and no more, and so did each
+/// of 80 others; with `max` as low as `min` they took none.
+#[test]
+fn above_min_a_socket_that_holds_little_draws_and_above_max_nobody() {
+    let page = PAGE_BYTES as u32;
+    for (max, others) in [(40, true), (10, false)] {
+        let limits = MemoryLimits { min: 10, pressure: 20, max, socket_bytes: PAGE_BYTES };
+        let account = Arc::new(MemoryAccount::with_limits(limits));
+        let context = Arc::new(QueueContext::default().with_memory(Arc::clone(&account)));
+        let first = queue(&context, 1 << 20);
+        let taken = (0..20).filter(|name| first.push(sized(*name, page)).is_ok()).count();
+        assert_eq!(taken, 10, "max {max}");
+        let queues: Vec<_> = (0..8).map(|_| queue(&context, 1 << 20)).collect();
+        for other in &queues {
+            let taken = (0..5).filter(|name| other.push(sized(*name, page)).is_ok()).count();
+            assert_eq!(taken, usize::from(others), "max {max}");
+        }
+        assert_eq!(account.drawn(), if others { 18 } else { 10 });
+        assert!(!account.is_pressed());
+        if others {
+            // Up to `max`, and not one page more, however little a socket holds.
+            let more: Vec<_> = (0..40).map(|_| queue(&context, 1 << 20)).collect();
+            let taken = more.iter().filter(|other| other.push(sized(0, page)).is_ok()).count();
+            assert_eq!((taken, account.drawn(), account.is_pressed()), (22, 40, true));
+        }
+        drop((first, queues));
+        account.set_limits(MemoryLimits::hard(0));
+        let refused = queue(&context, 1 << 20).push(sized(0, 1));
+        assert!(matches!(refused, Err(PushError::NoMemory)));
+    }
+}
+
 #[test]
 fn memory_is_drawn_in_pages_and_given_back_when_drained_or_dropped() {
     let account = Arc::new(MemoryAccount::with_limit(3));
@@ -438,4 +471,43 @@ fn field_report_vector_5017_a_third_is_dropped_and_every_drop_has_one_reason() {
     assert_eq!(udp.in_datagrams + udp.rcvbuf_errors + waiting, sent);
     assert_eq!(udp.in_errors, udp.rcvbuf_errors); // no other cause
     assert_eq!(busy.counters().rcvbuf_errors, busy.credit().drops());
+}
+
+/// With the offset of the next peek after each step, as `SO_PEEK_OFF` moves it; what the kernel does
+/// with good datagrams is compared in `tests/kernel_queue.rs`.
+#[test]
+fn a_peek_at_an_offset_drops_the_bad_one_that_it_meets_and_reads_move_the_offset_back() {
+    let context = Arc::new(QueueContext::default());
+    let queue = ReceiveQueue::new(&context, Limits::default());
+    let peer = SocketAddr::from(([192, 0, 2, 1], 4433));
+    let bytes =
+        |text: &str| Datagram::new(peer, [198, 51, 100, 7].into(), text.as_bytes().to_vec());
+    queue.set_peek_offset(Some(4));
+    let mut bad = bytes("bad");
+    bad.checksum = Checksum::Deferred(1);
+    let mut burst = vec![bytes("abc"), bad, bytes("defgh"), bytes("ij")];
+    assert_eq!(queue.push_burst(&mut burst).admitted, 4);
+    let mut buffer = [0; 3];
+    // 3 bytes before it, so the offset is in the bad one; without that in the next.
+    let peeked = queue.peek_into(&mut buffer).unwrap();
+    assert_eq!((peeked.from, peeked.copied, &buffer), (1, 3, b"efg"));
+    assert!(peeked.is_truncated(), "h was cut off");
+    assert_eq!((queue.peek_offset(), queue.credit().drops()), (Some(7), 1));
+    let peeked = queue.peek_into(&mut buffer).unwrap();
+    assert_eq!((peeked.from, peeked.copied, peeked.is_truncated()), (4, 1, false));
+    assert_eq!(queue.peek_offset(), Some(8));
+    let peeked = queue.peek_into(&mut buffer).unwrap();
+    assert_eq!((peeked.from, &buffer[..peeked.copied]), (0, &b"ij"[..]));
+    assert_eq!(queue.peek_into(&mut buffer), Err(RecvError::Empty), "all were peeked at");
+    // A read of one, a read that cuts, and one of a batch.
+    assert_eq!(queue.try_recv().unwrap().payload, b"abc");
+    assert_eq!(queue.peek_offset(), Some(7));
+    assert!(queue.try_recv_into(&mut buffer).unwrap().is_truncated());
+    assert_eq!(queue.peek_offset(), Some(4), "by what was copied");
+    assert_eq!(queue.try_recv_batch(9).unwrap().count(), 1);
+    assert_eq!(queue.peek_offset(), Some(2));
+    queue.set_peek_offset(None);
+    queue.close();
+    assert_eq!(queue.peek_into(&mut buffer), Err(RecvError::Closed));
+    assert_eq!(queue.credit().in_use(), InUse::default());
 }

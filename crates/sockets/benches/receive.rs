@@ -1,0 +1,314 @@
+//! The whole receive of a packet, in a form that two builds can be compared by: with and without the
+//! 4-tuple table.
+//!
+//! ```text
+//! cargo bench -p rxsteer-sockets --bench receive --no-default-features --no-run  # prints its path
+//! cargo bench -p rxsteer-sockets --bench receive -- --beside PATH
+//! ```
+//! Runs itself and the other build in turns and prints both, and their ratio: nanoseconds of CPU time
+//! (median of the turns) and, if Valgrind is there, instructions and simulated misses of the last
+//! cache. CPU time, which other work on the machine disturbs less than it does the time that passes.
+//! A *receive* is the look-up, the push to the queue of the socket found, and the read. `queue` and
+//! `channel` carry datagrams from one or four threads to one reader. What is measured is the
+//! difference between many and half as many, so that nothing of the setting up counts.
+//! `-- FILTER` runs the cases whose name has the text; `--bytes` tells what a socket takes in memory.
+#![expect(clippy::print_stdout, reason = "a bench that prints what it measures")]
+
+use std::error::Error;
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use rxsteer_core::CpuId;
+use rxsteer_sockets::queue::{Datagram, Limits, QueueContext, ReceiveQueue, Simulated};
+use rxsteer_sockets::{
+    Cast, Config, DeviceId, Family, HASH4, Namespace, Owner, Packet, SocketId, SocketOption,
+};
+
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// Turns of each build.
+const TURNS: usize = 15;
+
+/// What is measured: its name, how many times, and how many under Valgrind.
+const CASES: [(&str, u64, u64); 14] = [
+    ("receive/address", 400_000, 20_000),
+    ("receive/wildcard", 400_000, 20_000),
+    ("receive/group_of_8", 400_000, 20_000),
+    ("lookup/address", 2_000_000, 20_000),
+    ("lookup/connected_1", 2_000_000, 20_000),
+    ("lookup/connected_1000", 1_000_000, 20_000),
+    ("lookup/connected_100000", 400_000, 20_000),
+    ("lookup/connected_1000000", 400_000, 100_000),
+    ("queue/single_1", 1_000_000, 60_000),
+    ("channel/std_mpsc_1", 1_000_000, 60_000),
+    ("queue/batch_1", 1_000_000, 60_000),
+    ("queue/single_4", 1_000_000, 60_000),
+    ("channel/std_mpsc_4", 1_000_000, 60_000),
+    ("queue/batch_4", 1_000_000, 60_000),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["--case", name, times] => {
+            println!("{}", run(name, times.parse()?));
+            Ok(())
+        }
+        ["--bytes"] => bytes(),
+        ["--beside", other] => beside(Some(other), ""),
+        ["--beside", other, filter] => beside(Some(other), filter),
+        [] => beside(None, ""),
+        [filter] => beside(None, filter),
+        _ => Err("usage: [--beside PATH] [FILTER]".into()),
+    }
+}
+
+/// Returns the nanoseconds for which this thread had a CPU.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+/// Runs a case and returns the nanoseconds of CPU time.
+fn run(name: &str, times: u64) -> u64 {
+    let (what, socket) = name.split_once('/').expect("a case");
+    if matches!(what, "queue" | "channel") {
+        return carry(socket, times);
+    }
+    let ns = Namespace::new(&Config { key: (1, 2), ..Config::default() });
+    let (local, sockets) = match socket {
+        "address" => (SERVER, 1),
+        "group_of_8" => (ANY, 8),
+        _ => (ANY, 1),
+    };
+    let ids: Vec<SocketId> = (0..sockets).map(|_| open(&ns, local, sockets > 1)).collect();
+    let connected: u32 =
+        socket.strip_prefix("connected_").map_or(0, |count| count.parse().expect("a count"));
+    for number in 0..connected {
+        let id = open(&ns, SERVER, true);
+        let (to, port) = remote(number);
+        ns.connect(id, to, port, SERVER).expect("an open socket");
+    }
+    let context = Arc::new(QueueContext::default());
+    let queues: Vec<_> =
+        ids.iter().map(|_| ReceiveQueue::new(&context, Limits::default())).collect();
+    let mut state = 1_u64;
+    let begin = cpu_ns();
+    for _ in 0..times {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let from = remote((state >> 33) as u32 % connected.max(1 << 16));
+        let packet =
+            packet(if connected > 0 { remote((state >> 33) as u32 % connected) } else { from });
+        let found = ns.lookup(black_box(&packet)).expect("a socket takes it");
+        if what == "lookup" {
+            black_box(found);
+            continue;
+        }
+        let queue = &queues[found.socket.index as usize];
+        let peer = SocketAddr::new(packet.src, packet.src_port);
+        queue.push(Datagram::new(peer, packet.dst, Simulated::new(20))).expect("room");
+        black_box(queue.try_recv().expect("one waits"));
+    }
+    cpu_ns() - begin
+}
+
+fn used(datagram: Datagram<Simulated>) {
+    black_box(datagram);
+}
+
+/// Carries datagrams from threads to this one; returns the CPU time of all.
+fn carry(how: &str, times: u64) -> u64 {
+    let (how, producers) = how.rsplit_once('_').expect("a case");
+    let producers: u64 = producers.parse().expect("a count");
+    let peer = SocketAddr::new(SERVER, 4433);
+    let datagram = || Datagram::new(peer, SERVER, Simulated::new(20));
+    let context = Arc::new(QueueContext::default());
+    let queue = ReceiveQueue::new(&context, Limits::bytes(1 << 30));
+    let (sender, receiver) = mpsc::channel();
+    let begin = cpu_ns();
+    let produced: u64 = thread::scope(|scope| {
+        let produce = || {
+            let sender = sender.clone();
+            for _ in 0..times / producers {
+                if how == "std_mpsc" {
+                    sender.send(datagram()).expect("open");
+                } else {
+                    queue.push(datagram()).expect("room");
+                }
+            }
+            cpu_ns()
+        };
+        let threads: Vec<_> = (0..producers).map(|_| scope.spawn(produce)).collect();
+        let mut left = times / producers * producers;
+        while left > 0 {
+            match how {
+                "std_mpsc" => used(receiver.recv().expect("open")),
+                "single" => used(queue.recv_timeout(None).expect("open")),
+                _ => {
+                    let batch = queue.recv_batch_timeout(64, None).expect("open");
+                    left -= batch.len() as u64 - 1;
+                    batch.for_each(used);
+                }
+            }
+            left -= 1;
+        }
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    produced + cpu_ns() - begin
+}
+
+fn open(ns: &Namespace, local: IpAddr, share: bool) -> SocketId {
+    let socket = ns.open(Family::V4, Owner(0)).expect("below the limit");
+    ns.set(socket, SocketOption::ReusePort(share)).expect("an open socket");
+    if !share && local != ANY {
+        ns.set(socket, SocketOption::ReuseAddr(true)).expect("an open socket");
+    }
+    ns.bind(socket, local, 4433).expect("a shared port");
+    socket
+}
+
+fn remote(number: u32) -> (IpAddr, u16) {
+    let address = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0001 + number / 1024));
+    (address, 10_000 + (number % 1024) as u16)
+}
+
+fn packet((src, src_port): (IpAddr, u16)) -> Packet<'static> {
+    Packet {
+        src,
+        src_port,
+        dst: SERVER,
+        dst_port: 4433,
+        device: DeviceId(1),
+        cpu: CpuId(0),
+        cast: Cast::Unicast,
+        from_this_host: true,
+        payload: &[],
+    }
+}
+
+/// Prints the memory of a socket: what the process grows by.
+fn bytes() -> Result<(), Box<dyn Error>> {
+    const SOCKETS: u32 = 200_000;
+    let resident = || -> Result<usize, Box<dyn Error>> {
+        let statm = std::fs::read_to_string("/proc/self/statm")?;
+        Ok(statm.split(' ').nth(1).ok_or("statm")?.parse::<usize>()? * 4096)
+    };
+    let mut parts = Vec::new();
+    for (name, connects) in [("connected", true), ("bound", false)] {
+        let ns = Namespace::new(&Config { key: (1, 2), ..Config::default() });
+        let before = resident()?;
+        for number in 0..SOCKETS {
+            let id = ns.open(Family::V4, Owner(0))?;
+            if connects {
+                ns.set(id, SocketOption::ReusePort(true))?;
+                ns.bind(id, SERVER, 4433)?;
+                let (to, port) = remote(number);
+                ns.connect(id, to, port, SERVER)?;
+            } else {
+                // Three to a port: 200,000 addresses and ports of their own.
+                let local = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0001 + number % 4));
+                ns.bind(id, local, 10_000 + (number / 4) as u16)?;
+            }
+        }
+        let grown = resident()?.saturating_sub(before);
+        parts.push(format!("{} {name}", grown / SOCKETS as usize));
+        // Kept until the end, or the next would grow into its place.
+        std::mem::forget(ns);
+    }
+    println!("{}", parts.join(", "));
+    Ok(())
+}
+
+fn beside(other: Option<&str>, filter: &str) -> Result<(), Box<dyn Error>> {
+    let own = std::env::current_exe()?;
+    let own = own.to_str().ok_or("a path that is no text")?;
+    let builds: Vec<&str> = std::iter::once(own).chain(other).collect();
+    println!("this build: hash4 {HASH4}; columns: this, the other, this over the other");
+    for build in &builds {
+        print!("bytes of a socket: {}", output(build, &["--bytes"])?);
+    }
+    let valgrind = Command::new("valgrind").arg("--version").output().is_ok();
+    for (name, times, few) in CASES.into_iter().filter(|(name, ..)| name.contains(filter)) {
+        let scans = name.ends_with("000") && (other.is_some() || !HASH4);
+        if scans && name != "lookup/connected_1000" {
+            continue; // the two-table form goes through all of them
+        }
+        let mut ns = vec![Vec::new(); builds.len()];
+        for turn in 0..TURNS {
+            for place in 0..builds.len() {
+                // Who goes first changes, or one would always find the caches of the other.
+                let at = (place + turn) % builds.len();
+                let whole = output(builds[at], &["--case", name, &times.to_string()])?;
+                let half = output(builds[at], &["--case", name, &(times / 2).to_string()])?;
+                let whole: f64 = whole.trim().parse()?;
+                let half: f64 = half.trim().parse()?;
+                ns[at].push((whole - half) / (times / 2) as f64);
+            }
+        }
+        let medians: Vec<f64> = ns.iter_mut().map(|values| median(values)).collect();
+        line(name, "ns", &medians);
+        if !valgrind {
+            continue;
+        }
+        let mut counted = vec![Vec::new(); 2];
+        for build in &builds {
+            let many = cachegrind(build, name, few)?;
+            let half = cachegrind(build, name, few / 2)?;
+            for (values, (many, half)) in counted.iter_mut().zip(many.into_iter().zip(half)) {
+                values.push((many - half) / (few / 2) as f64);
+            }
+        }
+        line(name, "instructions", &counted[0]);
+        line(name, "misses", &counted[1]);
+    }
+    Ok(())
+}
+
+fn line(name: &str, what: &str, values: &[f64]) {
+    let mut text = format!("{name:26} {what:13}");
+    for value in values {
+        text += &format!(" {value:10.2}");
+    }
+    if let [own, other] = values {
+        text += &format!("  {:.4}", own / other);
+    }
+    println!("{text}");
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn output(program: &str, args: &[&str]) -> Result<String, Box<dyn Error>> {
+    let output = Command::new(program).args(args).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Returns the instructions and the data misses of the last cache that Cachegrind counts.
+fn cachegrind(program: &str, name: &str, times: u64) -> Result<[f64; 2], Box<dyn Error>> {
+    let run = Command::new("valgrind")
+        .args(["--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null"])
+        .args(["--D1=49152,12,64", "--LL=33554432,16,64"]) // 48 KiB and 32 MiB
+        .args([program, "--case", name, &times.to_string()])
+        .output()?;
+    let text = String::from_utf8_lossy(&run.stderr);
+    let number = |label: &str| -> Result<f64, Box<dyn Error>> {
+        let line = text.lines().find_map(|line| line.split_once(label));
+        let (_, rest) = line.ok_or_else(|| format!("Cachegrind: {text}"))?;
+        let value = rest.split('(').next();
+        Ok(value
+            .ok_or("a line without a number")?
+            .trim_matches([' ', ':'])
+            .replace(',', "")
+            .parse()?)
+    };
+    Ok([number("I   refs")?, number("LLd misses")?])
+}
