@@ -9,6 +9,7 @@
 //! (`rxsteer-lab`); how it is asked for and shown (`rxsteer`).
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+mod compare;
 mod error;
 mod facts;
 mod permit;
@@ -21,6 +22,9 @@ mod traffic;
 mod watch;
 mod words;
 
+pub use compare::{
+    CompareReport, CompareSpec, Metric, Ratio, Setup, SetupReport, Spread, Workload, compare,
+};
 pub use error::BenchError;
 pub use facts::HostFacts;
 pub use permit::Permit;

@@ -81,6 +81,29 @@ fn rr_prints_quantiles() {
 }
 
 #[test]
+fn compare_measures_against_the_first_setup() {
+    if is_skipped("compare_measures_against_the_first_setup") {
+        return;
+    }
+    let line = "bench compare rr --setups none,rps --repeats 2 -c 100 --json -q";
+    let value = json(&rxsteer(line));
+    let setups = value["result"]["setups"].as_array().unwrap();
+    assert_eq!(setups.len(), 2);
+    let (first, second) = (&setups[0], &setups[1]);
+    assert_eq!((&first["setup"], &second["setup"]), (&Value::from("none"), &Value::from("rps")));
+    assert_eq!(first["ratios"][0]["ratio"]["median"], 1.0);
+    // By hand: the mean of the two ratios, each within its repeat.
+    let of = |setup: &Value, repeat: usize| setup["metrics"][0]["values"][repeat].as_f64().unwrap();
+    let ratio = |repeat| of(second, repeat) / of(first, repeat);
+    let mean = (ratio(0) + ratio(1)) / 2.0;
+    let said = second["ratios"][0]["ratio"]["median"].as_f64().unwrap();
+    assert!((said - mean).abs() < 1e-9, "{said} {mean}");
+    let text = rxsteer("bench compare sink --setups none,threaded --repeats 1 -c 2k");
+    assert_eq!(text.code, 0, "{text:?}");
+    assert!(text.out.contains("\nthreaded    threaded=1\n"), "{text:?}");
+}
+
+#[test]
 fn restore_finds_nothing_or_says_what() {
     if is_skipped("restore_finds_nothing_or_says_what") {
         return;

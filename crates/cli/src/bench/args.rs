@@ -20,6 +20,9 @@ pub enum BenchVerb {
     /// Ask and answer: transactions a second, and how long each takes
     #[command(after_help = AFTER_HELP)]
     Rr(Box<RrArgs>),
+    /// Run the same traffic under several receive set-ups of the host in turn, and compare
+    #[command(subcommand, after_help = AFTER_HELP)]
+    Compare(CompareVerb),
     /// Put back the settings and remove the namespaces that killed runs left
     #[command(after_help = AFTER_HELP)]
     Restore(RestoreArgs),
@@ -248,6 +251,54 @@ pub struct RrArgs {
     /// How to print the result
     #[command(flatten)]
     pub form: FormArgs,
+}
+
+/// The traffic of a comparison.
+#[derive(Clone, Debug, Subcommand)]
+pub enum CompareVerb {
+    /// Datagrams to a reader, as bench sink does; a run takes 1 second unless -d says otherwise
+    #[command(after_help = AFTER_HELP)]
+    Sink {
+        /// How to compare
+        #[command(flatten)]
+        compare: CompareArgs,
+        /// The traffic
+        #[command(flatten)]
+        sink: Box<SinkArgs>,
+    },
+    /// Requests and responses, as bench rr does; a run takes 1 second unless -d says otherwise
+    #[command(after_help = AFTER_HELP)]
+    Rr {
+        /// How to compare
+        #[command(flatten)]
+        compare: CompareArgs,
+        /// The traffic
+        #[command(flatten)]
+        rr: Box<RrArgs>,
+    },
+}
+
+impl CompareVerb {
+    /// Returns how to print the result.
+    pub(super) fn form(&self) -> FormArgs {
+        match self {
+            Self::Sink { sink, .. } => sink.form,
+            Self::Rr { rr, .. } => rr.form,
+        }
+    }
+}
+
+/// How to compare.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Comparison")]
+pub struct CompareArgs {
+    /// Set-ups, with commas: none, rps, rfs, threaded (NAPI), flow-limit, or all; the first is what the
+    /// others are measured against. RPS spreads over --rps-cpus, or all CPUs [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub setups: Vec<String>,
+    /// How often each is run [default: 5]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub repeats: Option<String>,
 }
 
 /// What `bench restore` is told.

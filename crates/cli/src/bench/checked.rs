@@ -2,6 +2,7 @@
 //!
 //! Always true: every refusal names the flag, the value and what is allowed.
 
+pub mod compare;
 pub mod rr;
 
 use std::fmt;
@@ -420,6 +421,40 @@ mod tests {
         match Cli::try_parse_from(words.split_whitespace()).unwrap().verb {
             Verb::Bench(BenchVerb::Rr(args)) => rr::Rr::try_from(&*args),
             other => panic!("{other:?}"),
+        }
+    }
+
+    fn compare(line: &str) -> Result<compare::Compare, UsageError> {
+        let words = format!("rxsteer bench compare {line}");
+        match Cli::try_parse_from(words.split_whitespace()).unwrap().verb {
+            Verb::Bench(BenchVerb::Compare(verb)) => compare::Compare::try_from(&verb),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn comparisons_are_as_they_were_typed() {
+        use rxsteer_bench::{Setup, Workload};
+        let made = compare("rr --setups rfs,none --repeats 3 --protocol tcp --rps-cpus 0").unwrap();
+        assert_eq!(made.spec.setups, [Setup::Rfs, Setup::None]);
+        assert_eq!((made.spec.repeats, made.spec.cpus.count()), (3, 1));
+        let Workload::Rr(rr, false) = made.spec.workload else { panic!() };
+        assert_eq!(rr.until.duration, Duration::from_secs(1));
+        let made = compare("sink -d 2 --queues 2").unwrap();
+        assert_eq!((made.spec.setups.len(), made.link.queues), (5, 2));
+        let Workload::Sink(_, source) = made.spec.workload else { panic!() };
+        assert_eq!(source.until.duration, Duration::from_secs(2));
+        for (line, flag, allowed) in [
+            ("sink --setups xps", "--setups", "flow-limit"),
+            ("sink --setups threaded --sink-offloads none", "--setups", "gro"),
+            ("sink --repeats 0", "--repeats", "1 to 1000"),
+            ("sink --threaded", "--threaded", "--setups"),
+            ("sink --listen 127.0.0.1:9", "--listen", "testbed"),
+            ("rr --to 127.0.0.1:9", "--to", "testbed"),
+        ] {
+            let error = compare(line).unwrap_err();
+            assert_eq!(error.flag, flag, "{line}");
+            assert!(error.message.contains(allowed), "{line}: {error}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod checked;
+mod compare;
 mod gen_sink;
 mod output;
 mod restore;
@@ -31,6 +32,7 @@ pub fn run(verb: &BenchVerb, terminal: &Terminal) -> anyhow::Result<Exit> {
         BenchVerb::Gen(args) => gen_sink::generate(&(&**args).try_into()?, args.form, terminal),
         BenchVerb::Sink(args) => gen_sink::receive(&(&**args).try_into()?, args.form, terminal),
         BenchVerb::Rr(args) => rr::run(&(&**args).try_into()?, args.form, terminal),
+        BenchVerb::Compare(verb) => compare::run(&verb.try_into()?, verb.form(), terminal),
         BenchVerb::Restore(args) => restore::run(args.form, terminal),
     }
 }

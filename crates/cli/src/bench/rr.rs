@@ -62,7 +62,7 @@ pub(super) fn run(asked: &Rr, form: FormArgs, terminal: &Terminal) -> anyhow::Re
     Ok(Exit::Fine)
 }
 
-fn traffic(out: &mut dyn Write, spec: &RrSpec) -> io::Result<()> {
+pub(super) fn traffic(out: &mut dyn Write, spec: &RrSpec) -> io::Result<()> {
     let connected = if spec.connected { "connected" } else { "unconnected" };
     let pace = match spec.pace {
         Pace::Closed => "closed loop".to_owned(),

@@ -1,0 +1,225 @@
+//! The same traffic under several receive set-ups of the host, side by side.
+//!
+//! The runs are interleaved: each repeat runs every set-up once, and begins with another one, so that
+//! what changes on the host meanwhile meets all of them. A set-up is compared with the first one of the
+//! same repeat, and the median of these ratios is what it is worth.
+//!
+//! Always true: every setting is put back after each run, and is in a journal before it is made.
+//! Elsewhere: medians and spreads ([`stats`]); what a set-up sets ([`setup`]).
+
+mod setup;
+mod stats;
+
+use std::time::Duration;
+
+use rxsteer_core::CpuSet;
+use rxsteer_testbed::{Change, CpuTimes, Pair, Settings, softirq_now};
+use serde::Serialize;
+
+pub use setup::Setup;
+pub use stats::{Metric, Ratio, Spread};
+
+use crate::error::During as _;
+use crate::{BenchError, GenSpec, RrSpec, SinkSpec, Watch, ask_in, receive_in};
+
+/// The traffic of a comparison.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Workload {
+    /// Datagrams to a reader.
+    Sink(SinkSpec, GenSpec),
+    /// Requests and responses, by IPv6 or not.
+    Rr(RrSpec, bool),
+}
+
+/// What is compared.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CompareSpec {
+    /// Set-ups; the first is what the others are measured against.
+    pub setups: Vec<Setup>,
+    /// How often each is run.
+    pub repeats: u32,
+    /// CPUs to which RPS and RFS may send packets.
+    pub cpus: CpuSet,
+    /// The traffic.
+    pub workload: Workload,
+}
+
+impl CompareSpec {
+    /// Most repeats.
+    pub const MOST_REPEATS: u32 = 1000;
+}
+
+/// A set-up and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SetupReport {
+    /// The set-up.
+    pub setup: Setup,
+    /// What it set, each time.
+    pub settings: Vec<Change>,
+    /// Figures, one value a repeat.
+    pub metrics: Vec<Metric>,
+    /// The same against the first set-up, repeat by repeat.
+    pub ratios: Vec<Ratio>,
+}
+
+/// The whole comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CompareReport {
+    /// One for each set-up, in order.
+    pub setups: Vec<SetupReport>,
+    /// Repeats that were completed.
+    pub repeats: u32,
+    /// Share of CPU time that was used by others just before the first run.
+    pub busy_before: f64,
+    /// What makes the figures doubtful.
+    pub warnings: Vec<String>,
+}
+
+/// Busy share of the CPUs before the first run from which the machine counts as noisy.
+const NOISY: f64 = 0.15;
+
+/// Spread of the first set-up's first figure, from the lowest to the highest over the median, from which
+/// it does.
+const SPREAD: f64 = 0.25;
+
+/// Runs the set-ups in turn over a pair.
+///
+/// `on_run` is told which repeat, from 1, of which set-up comes next.
+///
+/// # Errors
+/// [`BenchError::Options`]; those of [`receive_in`] and [`ask_in`]; [`BenchError::Testbed`] if a setting
+/// cannot be made or put back.
+pub fn compare(
+    pair: &Pair,
+    spec: &CompareSpec,
+    watch: &Watch<'_>,
+    on_run: &dyn Fn(u32, Setup),
+) -> Result<CompareReport, BenchError> {
+    if spec.setups.is_empty() || !(1..=CompareSpec::MOST_REPEATS).contains(&spec.repeats) {
+        let most = CompareSpec::MOST_REPEATS;
+        return Err(BenchError::Options(format!(
+            "allowed are 1 to {most} repeats of 1 set-up or more"
+        )));
+    }
+    let busy_before = busy_share(Duration::from_millis(300))?;
+    let mut runs: Vec<(Vec<Change>, Vec<Vec<Figure>>)> =
+        vec![Default::default(); spec.setups.len()];
+    let mut repeats = 0;
+    'all: for repeat in 0..spec.repeats {
+        let mut of_this: Vec<Option<Vec<Figure>>> = vec![None; spec.setups.len()];
+        for step in 0..spec.setups.len() {
+            let index = (step + repeat as usize) % spec.setups.len();
+            let setup = spec.setups[index];
+            on_run(repeat + 1, setup);
+            let mut settings = Settings::new()?;
+            setup.apply(pair, &spec.cpus, &mut settings)?;
+            let figures = run(pair, &spec.workload, watch);
+            runs[index].0 = settings.changes().to_vec();
+            settings.put_back()?;
+            of_this[index] = Some(figures?);
+            if watch.is_stopped() {
+                // A repeat that not all took part in would favour some.
+                break 'all;
+            }
+        }
+        for (all, figures) in runs.iter_mut().zip(of_this) {
+            all.1.extend(figures);
+        }
+        repeats += 1;
+    }
+    let warnings = Vec::new();
+    let mut report = CompareReport { setups: Vec::new(), repeats, busy_before, warnings };
+    let first: Vec<Metric> = metrics(&runs[0].1);
+    for (setup, (settings, figures)) in spec.setups.iter().zip(runs) {
+        let metrics = metrics(&figures);
+        let ratios = metrics.iter().zip(&first).map(|(one, base)| Ratio::new(one, base)).collect();
+        report.setups.push(SetupReport { setup: *setup, settings, metrics, ratios });
+    }
+    report.warnings = warnings_of(&report, spec);
+    Ok(report)
+}
+
+fn warnings_of(report: &CompareReport, spec: &CompareSpec) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if report.busy_before > NOISY {
+        warnings.push(format!(
+            "the machine was noisy: others used {:.0} % of its CPU time before the first run",
+            report.busy_before * 100.0
+        ));
+    }
+    let first = report.setups.first().and_then(|setup| setup.metrics.first());
+    if let Some(spread) = first.map(|metric| metric.spread())
+        && spread.relative() > SPREAD
+    {
+        warnings.push(format!(
+            "the machine was noisy: {} varied by {:.0} % between repeats of the same set-up",
+            first.map_or("", |metric| metric.name),
+            spread.relative() * 100.0
+        ));
+    }
+    if report.repeats < spec.repeats {
+        warnings.push(format!("stopped after {} of {} repeats", report.repeats, spec.repeats));
+    }
+    warnings
+}
+
+/// A figure of one run: name, unit, whether more is better, value.
+type Figure = (&'static str, &'static str, bool, f64);
+
+fn run(pair: &Pair, workload: &Workload, watch: &Watch<'_>) -> Result<Vec<Figure>, BenchError> {
+    match workload {
+        Workload::Sink(sink, source) => {
+            let report = receive_in(pair, sink, source, watch)?;
+            let sent = report.account.sent.max(1) as f64;
+            let busy: u64 = report.sink.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+            Ok(vec![
+                ("read", "packets/s", true, report.sink.rate()),
+                ("sent", "packets/s", true, report.source.rate()),
+                ("read of those sent", "%", true, report.account.received as f64 / sent * 100.0),
+                ("reader's CPU", "ns/packet", false, report.sink.ns_per_packet()),
+                ("all CPUs", "ns/packet", false, busy as f64 / report.sink.received.max(1) as f64),
+            ])
+        }
+        Workload::Rr(spec, ipv6) => {
+            let report = ask_in(pair, spec, *ipv6, watch)?;
+            let busy: u64 = report.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+            let client = &report.client;
+            let us = |ns: u64| ns as f64 / 1000.0;
+            Ok(vec![
+                ("transactions", "1/s", true, client.rate()),
+                ("median", "µs", false, us(client.latency.p50_ns)),
+                ("95 %", "µs", false, us(client.latency.p95_ns)),
+                ("99 %", "µs", false, us(client.latency.p99_ns)),
+                ("lost", "", false, client.lost as f64),
+                ("all CPUs", "ns each", false, busy as f64 / client.transactions.max(1) as f64),
+            ])
+        }
+    }
+}
+
+/// Turns runs with all their figures into figures with all their runs.
+fn metrics(runs: &[Vec<Figure>]) -> Vec<Metric> {
+    let Some(first) = runs.first() else { return Vec::new() };
+    let each = |(index, figure): (usize, &Figure)| Metric {
+        name: figure.0,
+        unit: figure.1,
+        more_is_better: figure.2,
+        values: runs.iter().map(|run| run[index].3).collect(),
+    };
+    first.iter().enumerate().map(each).collect()
+}
+
+/// Returns how busy the CPUs are with the work of others, while this process sleeps.
+fn busy_share(time: Duration) -> Result<f64, BenchError> {
+    let now = || softirq_now().during(|| "read /proc/stat".into());
+    let before = now()?;
+    std::thread::sleep(time);
+    let (mut busy, mut all) = (Duration::ZERO, Duration::ZERO);
+    for now in now()? {
+        let was = before.iter().find(|was| was.cpu == now.cpu).copied();
+        let spent = now.since(&was.unwrap_or(CpuTimes { cpu: now.cpu, ..now }));
+        busy += spent.busy();
+        all += spent.busy() + spent.idle;
+    }
+    Ok(if all.is_zero() { 0.0 } else { busy.as_secs_f64() / all.as_secs_f64() })
+}
