@@ -29,6 +29,8 @@ pub(crate) struct HostFile {
     tables: TablesFile,
     #[serde(default)]
     limits: LimitsFile,
+    #[serde(default)]
+    engine: super::engine::EngineFile,
     costs: Option<Spanned<Costs>>,
 }
 
@@ -93,7 +95,8 @@ pub(crate) fn make(source: Source<'_>, file: &HostFile) -> Result<Host, ConfigEr
         rss: Rss::default(),
         tables: tables(source, &file.tables)?,
         limits: limits(source, &file.limits)?,
-        engine: super::engine_default(),
+        engine: super::engine::settings(source, &file.engine)?,
+        merge: file.engine.merge(),
         costs: costs(source, file)?,
         rounded: Vec::new(),
     };

@@ -10,6 +10,7 @@
 //! masks. That a queue without a mask gets the CPUs of its IRQ CPU's cache is ours; Linux leaves
 //! RPS off there.
 
+mod engine;
 mod file;
 mod mask;
 mod sizes;
@@ -42,9 +43,11 @@ pub struct Host {
     pub tables: TableSizes,
     /// Bounds of queues and buffers.
     pub limits: Limits,
-    /// Who runs when; the bounds and shares in it are those of [`Self::limits`] (see
+    /// Who runs when; what [`Self::limits`] and [`Self::merge`] say as well is said there (see
     /// [`settings`](Self::settings)).
     pub engine: Settings,
+    /// Which packets are merged.
+    pub merge: Merge,
     /// Time per step.
     pub costs: Costs,
     /// Sizes that the kernel would round up.
@@ -75,6 +78,16 @@ pub struct Queue {
     pub left_out: Option<Dropped>,
     /// `rps_flow_cnt` of this queue, rounded.
     pub flow_cnt: u32,
+}
+
+/// Which packets are merged on their way (GRO). A capture often has them merged already, so by
+/// default none.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Merge {
+    /// Segments of TCP connections, as Linux does by default.
+    pub tcp: bool,
+    /// Datagrams of UDP flows, as Linux does for sockets that ask for it (`UDP_GRO`).
+    pub udp: bool,
 }
 
 /// Bounds of queues and buffers, and the shares of work.
@@ -142,7 +155,8 @@ impl Host {
             rss: Rss::default(),
             tables: TableSizes::default(),
             limits: Limits::default(),
-            engine: engine_default(),
+            engine: Settings::default(),
+            merge: Merge::default(),
             costs: Costs::default(),
             rounded: Vec::new(),
             cpus: states,
@@ -177,7 +191,7 @@ impl Host {
         let Limits { max_backlog, ring, budget, weight, .. } = self.limits;
         let limits =
             rxsteer_engine::Limits { max_backlog, ring, budget, weight, ..self.engine.limits };
-        Settings { limits, ..self.engine }
+        Settings { limits, gro: self.merge.tcp || self.merge.udp, ..self.engine }
     }
 
     /// Gives the flow tables other sizes, those of the queues included.
@@ -300,11 +314,6 @@ impl std::fmt::Display for HostError {
 }
 
 impl std::error::Error for HostError {}
-
-/// How a host works if nothing is said: as Linux does now, but that nothing is merged.
-fn engine_default() -> Settings {
-    Settings { gro: false, ..Settings::default() }
-}
 
 fn groups_of_eight(cpus: &CpuSet) -> Vec<CpuSet> {
     let ids: Vec<CpuId> = cpus.iter().collect();

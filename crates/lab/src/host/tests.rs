@@ -121,3 +121,27 @@ fn numbers_that_are_no_host_are_refused() {
     assert_eq!(Host::simple(1, 0).unwrap_err(), HostError::QueueCount(0));
     assert!(Host::simple(4096, 1024).is_ok());
 }
+
+#[test]
+fn who_runs_when_is_said_in_the_file_and_nonsense_is_refused_with_its_place() {
+    let text = "[engine]\nmode = \"threaded\"\nread_batch = 64\nrx_usecs = 20\nrx_frames = 32\n\
+                flow_limit_table_len = 4096\nnetdev_budget_usecs = 8000\nslice_us = 750\n\
+                govern = true\n[limits]\nnetdev_budget = 600\nring = 7\n";
+    let settings = Host::from_toml("h", text).unwrap().settings();
+    assert_eq!((settings.mode, settings.read_batch), (Mode::Threaded, 64));
+    assert_eq!((settings.interrupt_delay_ns, settings.interrupt_packets), (20_000, 32));
+    assert_eq!((settings.limits.budget_ns, settings.slice_ns), (8_000_000, 750_000));
+    assert_eq!((settings.limits.budget, settings.limits.ring), (600, 7));
+    assert_eq!(settings.flow_limit_buckets, 4096);
+    assert!(settings.govern.is_some());
+    for (line, part) in [
+        ("mode = \"fast\"", "allowed are inline, ksoftirqd, threaded"),
+        ("read_batch = 0", "allowed are 1 to 65536"),
+        ("flow_limit_table_len = 100", "powers of two"),
+        ("slice_us = 0", "allowed are 1 to 1000000"),
+        ("colour = 1", "unknown field"),
+    ] {
+        let error = Host::from_toml("h", &format!("[engine]\n{line}\n")).unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains("h:2"), "{error}");
+    }
+}

@@ -102,6 +102,8 @@ pub(crate) struct Frame {
     pub(crate) class: Class,
     pub(super) tcp_flags: u8,
     pub(super) data: bool,
+    /// Bytes behind the transport header.
+    pub(super) payload_len: u32,
     /// Whether the consumer of the packet can be known: TCP or UDP, with ports.
     pub(super) has_socket: bool,
     pub(super) fragment: Fragment,
@@ -179,6 +181,7 @@ impl Reader {
             fragment: is_fragment,
         };
         let opaque = seen.tunnel.is_opaque();
+        let payload_len = payload(packet, seen);
         Ok(Frame {
             ts_ns: packet.ts_ns,
             number,
@@ -192,7 +195,8 @@ impl Reader {
             ident,
             class,
             tcp_flags: seen.tcp_flags,
-            data: payload(packet, seen) > 0,
+            data: payload_len > 0,
+            payload_len,
             has_socket: matches!(key.protocol, TCP | UDP | UDP_LITE) && seen.has_ports() && !opaque,
             fragment: seen.fragment,
             fragment_id: seen.fragment_id,

@@ -341,6 +341,7 @@ impl Front {
             socket: found.map_or(Job::NOBODY, |f| f.socket),
             socket_use: found.map_or(0, |f| f.socket_use),
             len: frame.len,
+            merges_len: merges_len(frame),
             queue: QueueId(queue),
             class: frame.class,
             rule: found.map_or(PortRule::Learn, |f| f.port_rule),
@@ -441,6 +442,17 @@ impl Front {
 }
 
 const TCP: u8 = 6;
+
+/// Returns the bytes of payload of a packet that GRO may merge, by what it is itself: whole, with
+/// payload, and of TCP an ordinary segment.
+fn merges_len(frame: &Frame) -> u16 {
+    const ACK_PSH: u8 = 0x18;
+    let special = frame.ident.protocol == TCP && frame.tcp_flags & !ACK_PSH != 0;
+    if !frame.has_socket || frame.is_fragment || special {
+        return 0;
+    }
+    u16::try_from(frame.payload_len).unwrap_or(0)
+}
 
 fn heard(frame: &Frame) -> Heard {
     Heard { tcp_flags: frame.tcp_flags, data: frame.data, tunnelled: frame.class == Class::Tunnel }

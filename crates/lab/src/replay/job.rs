@@ -22,6 +22,8 @@ pub(super) struct Job {
     pub(super) socket_use: u32,
     /// Bytes on the wire.
     pub(super) len: u32,
+    /// Bytes of payload, if it may be merged with others of its flow; else 0.
+    pub(super) merges_len: u16,
     /// Device queue.
     pub(super) queue: QueueId,
     /// Class.

@@ -7,14 +7,15 @@ use hdrhistogram::Histogram;
 use rxsteer_core::steer::{Class, KernelVersion, Packet, PolicyKind, Reason, SocketFlow};
 use rxsteer_core::table::{Epoch, Probe, Recorded};
 use rxsteer_core::{CpuId, FlowHash};
+use rxsteer_engine::gro::Checksum;
 use rxsteer_engine::virtual_time::CpuLoad;
-use rxsteer_engine::{At, Choice, Cpus, Drop, Read, ReaderId, Reading, Stages, Train};
+use rxsteer_engine::{At, Choice, Cpus, Drop, Read, ReaderId, Reading, Segment, Stages, Train};
 
 use super::job::{FlowRef, Job};
 use super::readers::{Distance, Message, Readers};
 use super::tables::PolicyTables;
 use crate::consumer::Opened;
-use crate::host::{Costs, Host, Limits};
+use crate::host::{Costs, Host, Limits, Merge};
 use crate::report::{
     ByReason, CpuReport, Distances, Drops, Latency, Moves, PolicyReport, Probes, Series,
     SeriesPoint, Writes,
@@ -34,6 +35,7 @@ pub(super) struct Ledger {
     readers: Readers,
     costs: Costs,
     limits: Limits,
+    merge: Merge,
     epoch: Epoch,
     counts: Counts,
     latency: Histogram<u64>,
@@ -119,6 +121,7 @@ impl Ledger {
             readers: Readers::new(host.cache_numbers()),
             costs: host.costs,
             limits: host.limits,
+            merge: host.merge,
             epoch: Epoch(0),
             counts: Counts {
                 by_cpu: vec![[0; 2]; host.cpus.nr_cpu_ids() as usize],
@@ -347,6 +350,23 @@ impl Stages for Ledger {
     #[inline]
     fn class(&self, job: &Job) -> Class {
         job.class
+    }
+
+    #[inline]
+    fn segment(&self, job: &Job) -> Option<Segment> {
+        let tcp = job.class.is_tcp();
+        if !(if tcp { self.merge.tcp } else { self.merge.udp }) {
+            return None;
+        }
+        Some(Segment {
+            hash: job.hash,
+            flow: u64::from(job.flow) << 32 | u64::from(job.flow_use),
+            header_word: 0,
+            headers_len: if tcp { 52 } else { 28 },
+            payload_len: job.merges_len,
+            checksum: Checksum::Good,
+            length_fits: true,
+        })
     }
 
     #[inline]

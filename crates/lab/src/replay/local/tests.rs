@@ -31,6 +31,7 @@ fn frame(src: u8, dst: u8, ports: (u16, u16)) -> Frame {
         ident: Ident::default(),
         class: Class::Udp,
         tcp_flags: 0,
+        payload_len: 0,
         data: true,
         has_socket: true,
         fragment: Default::default(),
