@@ -7,6 +7,8 @@
 
 pub mod args;
 #[cfg(target_os = "linux")]
+pub mod attach;
+#[cfg(target_os = "linux")]
 pub mod bench;
 pub mod flows;
 mod interrupt;
@@ -71,6 +73,10 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> anyhow::Result<Exit> {
         Verb::Lab(verb) => lab::run(verb, terminal),
         #[cfg(target_os = "linux")]
         Verb::Bench(verb) => bench::run(verb, terminal),
+        #[cfg(target_os = "linux")]
+        Verb::Attach(args) => attach::run(args, terminal),
+        #[cfg(target_os = "linux")]
+        Verb::Status(args) => attach::run_status(args, terminal),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "rxsteer", &mut script);

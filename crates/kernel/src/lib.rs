@@ -10,6 +10,7 @@
 mod attach;
 mod btf;
 mod capabilities;
+mod host;
 mod load;
 mod object;
 mod testrun;
@@ -17,11 +18,13 @@ mod twin;
 mod verifier;
 
 pub use attach::{
-    AttachError, AttachedMode, Attachment, Counters, CpuCounters, LivePolicy, Mode, NoSuchChoice,
-    OnInterface, Settings, Status, StatusError, programs_on_interfaces, status,
+    AttachError, AttachedMode, Attachment, Counters, CpuCounters, Finding, LivePolicy, Mode,
+    NoSuchChoice, OnInterface, Settings, Status, StatusError, Weight, check_attachment,
+    programs_on_interfaces, status,
 };
 pub use btf::BtfError;
 pub use capabilities::{Capability, missing_capabilities};
+pub use host::host_cpus;
 pub use object::OBJECT;
 pub use testrun::{Action, Run, Setup, TestBed, TestRunError};
 pub use twin::Twin;

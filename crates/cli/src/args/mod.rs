@@ -72,6 +72,14 @@ pub enum Verb {
     #[cfg(target_os = "linux")]
     #[command(subcommand, after_help = crate::bench::args::AFTER_HELP)]
     Bench(crate::bench::args::BenchVerb),
+    /// Steer the packets of an interface to their consumers, while this runs
+    #[cfg(target_os = "linux")]
+    #[command(after_help = crate::attach::args::ATTACH_HELP)]
+    Attach(Box<crate::attach::args::AttachArgs>),
+    /// Show what is attached: settings, packets by reason, CPUs
+    #[cfg(target_os = "linux")]
+    #[command(after_help = crate::attach::args::STATUS_HELP)]
+    Status(crate::attach::args::StatusArgs),
     /// Print the completions of a shell
     #[command(after_help = AFTER_HELP)]
     Completions {

@@ -10,7 +10,7 @@ use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp};
+use netlink_packet_route::link::{LinkAttribute, LinkInfo, LinkMessage, LinkXdp};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 /// How a program is attached.
@@ -71,6 +71,42 @@ pub fn programs_on_interfaces() -> io::Result<Vec<OnInterface>> {
         }));
     }
     Ok(found)
+}
+
+/// What a check wants to know of an interface.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Link {
+    pub(super) mtu: u32,
+    pub(super) rx_queues: u32,
+    /// Kind of a virtual device, such as `veth`; empty for others.
+    pub(super) kind: String,
+}
+
+/// Returns what the kernel says of an interface.
+pub(super) fn link_named(interface: &str) -> io::Result<Option<Link>> {
+    for message in links()? {
+        let mut link = Link::default();
+        let mut is_it = false;
+        for attribute in message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => is_it = name == interface,
+                LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+                LinkAttribute::NumRxQueues(count) => link.rx_queues = count,
+                LinkAttribute::LinkInfo(infos) => {
+                    for info in infos {
+                        if let LinkInfo::Kind(kind) = info {
+                            link.kind = kind.to_string();
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if is_it {
+            return Ok(Some(link));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the number of an interface of the namespace of the calling thread.

@@ -6,6 +6,7 @@
 //! packet is steered.
 //! Elsewhere: the programs (`rxsteer-ebpf`); the decision (`rxsteer-core`).
 
+mod check;
 mod counters;
 mod error;
 mod interface;
@@ -28,6 +29,7 @@ use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::table::Epoch;
 use rxsteer_ebpf::{Config, MAX_CPUS, MAX_QUEUES, cpu_state, map, program};
 
+pub use check::{Finding, Weight, check_attachment};
 pub use counters::{Counters, CpuCounters};
 pub use error::AttachError;
 pub use interface::{AttachedMode, OnInterface, programs_on_interfaces};
@@ -61,17 +63,7 @@ impl Attachment {
         check(&settings)?;
         let index = free_interface(&settings.interface)?;
         let mut ebpf = prepare(&settings)?;
-        let btf = aya::Btf::from_sys_fs()?;
-        for name in [program::STEER, program::TAKEN, program::RELEASED]
-            .into_iter()
-            .chain(program::EVENTS.map(|(name, _)| name))
-        {
-            let loaded = load::load(of_name(&mut ebpf, name), name, Some(&btf));
-            loaded.map_err(|source| AttachError::Load {
-                name: name.to_owned(),
-                source: Box::new(source),
-            })?;
-        }
+        load_all(&mut ebpf)?;
         fill(&mut ebpf, &settings)?;
         attach_events(&mut ebpf, settings.policy)?;
         let hears_close = settings.policy == LivePolicy::FlowAware && attach_release(&mut ebpf)?;
@@ -170,6 +162,19 @@ fn prepare(settings: &Settings) -> Result<Ebpf, AttachError> {
     let namespace = if settings.all_namespaces { 0 } else { namespace_number() };
     let prepared = load::prepare(OBJECT, sizes, load::offsets()?, namespace);
     prepared.map_err(|error| AttachError::Object(Box::new(error)))
+}
+
+/// Loads the programs of an attachment into the kernel.
+fn load_all(ebpf: &mut Ebpf) -> Result<(), AttachError> {
+    let btf = aya::Btf::from_sys_fs()?;
+    let events = program::EVENTS.map(|(name, _)| name);
+    for name in [program::STEER, program::TAKEN, program::RELEASED].into_iter().chain(events) {
+        load::load(of_name(ebpf, name), name, Some(&btf)).map_err(|source| AttachError::Load {
+            name: name.to_owned(),
+            source: Box::new(source),
+        })?;
+    }
+    Ok(())
 }
 
 /// Writes the settings and the CPUs into the maps.

@@ -1,0 +1,100 @@
+//! The verbs `attach` and `status`: steering of a real interface, and a look at it.
+
+pub mod args;
+pub mod checked;
+mod status;
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rxsteer_kernel::{Attachment, Weight, check_attachment, host_cpus};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+pub use status::run as run_status;
+
+use self::args::AttachArgs;
+use self::checked::Asked;
+use crate::Exit;
+use crate::terminal::Terminal;
+
+/// How often the tables are looked after, and how soon an end is seen.
+const TURN: Duration = Duration::from_millis(200);
+/// Turns between two looks at the tables.
+const TURNS_OF_UPKEEP: u32 = 10;
+
+/// Attaches to an interface until it is told to end.
+///
+/// # Errors
+/// Wrong usage, and the step that failed.
+pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let host = host_cpus().context("cannot ask for the CPUs of this host")?;
+    let Asked { settings, left_out } =
+        Asked::new(args, &host, |path| std::fs::read_to_string(path))?;
+    if !left_out.is_empty() {
+        terminal.note(format_args!("--cpus: {left_out}"));
+    }
+    if args.check {
+        return check(&settings, terminal);
+    }
+    let end = end()?;
+    let mut attachment = Attachment::new(settings)?;
+    let settings = attachment.settings();
+    let mut out = terminal.results();
+    writeln!(
+        out,
+        "attached to {} in {} mode: {}, CPUs {}, {} flows a table",
+        settings.interface,
+        attachment.mode(),
+        settings.policy.name(),
+        settings.cpus.list(),
+        settings.table_entries
+    )?;
+    out.flush()?;
+    let is_heard = attachment.hears_close() || settings.policy.name() != "flow-aware";
+    if !is_heard {
+        terminal
+            .note("no cgroup hierarchy of version 2: flows of closed UDP sockets grow old instead");
+    }
+    let mut turn = 0u32;
+    while !end.load(Ordering::Relaxed) {
+        std::thread::sleep(TURN);
+        turn = turn.wrapping_add(1);
+        if turn.is_multiple_of(TURNS_OF_UPKEEP) {
+            attachment.maintain();
+        }
+    }
+    let counters = attachment.counters()?;
+    drop(attachment);
+    writeln!(out, "detached; {} packets seen", counters.seen())?;
+    out.flush()?;
+    Ok(Exit::Fine)
+}
+
+/// Says what an attachment would meet.
+fn check(settings: &rxsteer_kernel::Settings, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let findings = check_attachment(settings);
+    let mut out = terminal.results();
+    for finding in &findings {
+        let word = match finding.weight {
+            Weight::Fine => "fine",
+            Weight::Note => "note",
+            Weight::Blocks => "NO",
+        };
+        writeln!(out, "{word:<5} {:<15} {}", finding.about, finding.text)?;
+    }
+    out.flush()?;
+    let worst = findings.iter().map(|finding| finding.weight).max();
+    Ok(if worst == Some(Weight::Blocks) { Exit::Error } else { Exit::Fine })
+}
+
+/// Returns a flag that is set when this process shall end.
+fn end() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot hear signals")?;
+    }
+    Ok(flag)
+}
