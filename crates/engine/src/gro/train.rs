@@ -59,6 +59,15 @@ impl<P> Train<P> {
         self.payload_len
     }
 
+    /// Returns the only packet.
+    ///
+    /// # Errors
+    /// The train, if it has more.
+    #[inline]
+    pub fn into_single(self) -> Result<P, Self> {
+        if self.rest.is_empty() { Ok(self.first) } else { Err(self) }
+    }
+
     /// Returns the packets in order.
     pub fn packets(&self) -> impl Iterator<Item = &P> {
         std::iter::once(&self.first).chain(&self.rest)

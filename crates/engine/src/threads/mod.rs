@@ -21,6 +21,8 @@
 //! CPUs go offline and come back, as in Linux, while nobody is in the middle of a run: then what
 //! waits on their backlog is chosen for again, in order, and their queues go to another CPU.
 //!
+//! [`Single`] is one CPU without threads, for a caller who wants to poll and read by turns.
+//!
 //! Always true: a thread that sleeps is woken when there is work for it; no packet is taken by two
 //! threads; every frame that [`Host::send`] accepted is processed before [`run`] returns.
 //! Elsewhere: what happens to a packet ([`crate::Stages`], [`crate::udp`]).
@@ -29,6 +31,7 @@ mod host;
 mod pin;
 mod run;
 mod seat;
+mod single;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod world;
@@ -36,3 +39,4 @@ mod world;
 pub use host::Host;
 pub use run::{Finished, Setup, SetupError, run};
 pub use seat::Seated;
+pub use single::Single;

@@ -155,7 +155,7 @@ where
     })
 }
 
-fn check(setup: &Setup) -> Result<(), SetupError> {
+pub(super) fn check(setup: &Setup) -> Result<(), SetupError> {
     let Setup { topology, settings, readers, .. } = setup;
     if topology.cpus.online.is_empty() {
         return Err(SetupError::NoCpu);

@@ -1,7 +1,7 @@
 //! A frame on its way to a socket.
 
 use std::cell::OnceCell;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rxsteer_core::FlowHash;
 use rxsteer_core::hash::Sip13;
@@ -12,6 +12,7 @@ use rxsteer_sockets::datagram::{
 };
 use rxsteer_sockets::queue::Buffer;
 
+use super::message::Piece;
 use crate::gro::{self, Segment};
 use crate::overload::Ticket;
 
@@ -40,17 +41,19 @@ pub struct Frame {
 /// What the protocol work found in a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Checked {
-    pub(super) src: IpAddr,
-    pub(super) dst: IpAddr,
-    pub(super) src_port: u16,
-    pub(super) dst_port: u16,
-    pub(super) checksum: Checksum,
     payload_at: u32,
     payload_len: u16,
     headers_len: u16,
-    header_word: u64,
-    flow: u64,
+    pub(super) checksum: Checksum,
     plain: bool,
+    v6: bool,
+}
+
+/// Who sent a datagram, and to whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) src: SocketAddr,
+    pub(super) dst: SocketAddr,
 }
 
 impl Frame {
@@ -95,14 +98,14 @@ impl Frame {
         self.arrived_ns
     }
 
-    /// Checks the headers and the checksum, once; `key` is that of the flows' identities.
-    pub(super) fn checked(&self, key: (u64, u64)) -> Result<&Checked, PacketFault> {
+    /// Checks the headers and the checksum, once.
+    pub(super) fn checked(&self) -> Result<&Checked, PacketFault> {
         let checked = self.checked.get_or_init(|| {
             let at = network_offset(&self.bytes).ok_or(IpFault::Version)?;
             let packet = &self.bytes[at..];
             let rules = Rules { device_verified: self.device_verified, ..Rules::default() };
             let seen = check_packet(packet, rules)?;
-            Ok(Checked::new(at, packet, &seen, key))
+            Ok(Checked::new(at, packet, &seen))
         });
         checked.as_ref().map_err(|fault| *fault)
     }
@@ -113,24 +116,67 @@ impl Frame {
         if first.is_some_and(|first| first >> 4 == 6) { IpVersion::V6 } else { IpVersion::V4 }
     }
 
+    /// Reads addresses and ports again, where the check found them.
+    pub(super) fn ends(&self, checked: &Checked) -> Ends {
+        let (packet, ports) = checked.headers(&self.bytes);
+        let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
+        let (src, dst): (IpAddr, IpAddr) = if checked.v6 {
+            let header = packet.first_chunk::<40>().expect("it was checked");
+            let address = |at: usize| {
+                Ipv6Addr::from(*header[at..].first_chunk::<16>().expect("the header has it"))
+            };
+            (address(8).into(), address(24).into())
+        } else {
+            let header = packet.first_chunk::<20>().expect("it was checked");
+            let address = |at: usize| {
+                Ipv4Addr::from(*header[at..].first_chunk::<4>().expect("the header has it"))
+            };
+            (address(12).into(), address(16).into())
+        };
+        Ends { src: SocketAddr::new(src, port(0)), dst: SocketAddr::new(dst, port(2)) }
+    }
+
     pub(super) fn payload(&self, checked: &Checked) -> &[u8] {
         let at = checked.payload_at as usize;
         &self.bytes[at..at + usize::from(checked.payload_len)]
     }
 
-    /// Takes the frame apart: buffer, place of the payload, its bytes.
-    pub(super) fn into_payload(self, checked: &Checked) -> (Buffer, u32, u16) {
-        (self.bytes, checked.payload_at, checked.payload_len)
+    /// Makes a piece of a message of the frame.
+    pub(super) fn into_piece(self, checked: &Checked) -> Piece {
+        Piece {
+            buffer: self.bytes,
+            at: checked.payload_at,
+            len: checked.payload_len,
+            arrived_ns: self.arrived_ns,
+        }
     }
 
-    /// Returns what merging looks at; `None` for what is no sound UDP.
+    /// Returns what merging looks at; `None` for what is no sound UDP. `key` is that of the
+    /// flows' identities.
     pub(super) fn segment(&self, key: (u64, u64)) -> Option<Segment> {
-        let checked = self.checked(key).ok()?;
-        let hash = if self.hash.is_none() { FlowHash(checked.flow as u32) } else { self.hash };
+        let checked = self.checked().ok()?;
+        let (ip, ports) = checked.headers(&self.bytes);
+        let hash = Sip13::new(key.0, key.1);
+        let ports = u64::from(u32::from_le_bytes(*ports));
+        let (header_word, flow) = if checked.v6 {
+            let header = ip.first_chunk::<40>().expect("it was checked");
+            let hash = header[8..].chunks_exact(8).fold(hash, |hash, word| {
+                hash.word(u64::from_le_bytes(*word.first_chunk().expect("eight bytes")))
+            });
+            let [a, b, c, d, _, _, _, hop_limit, ..] = *header;
+            // Version, traffic class and flow label; hop limit.
+            ([a, b, c, d, hop_limit, 0, 0, 0], hash.finish(ports | 6 << 56))
+        } else {
+            let header = ip.first_chunk::<20>().expect("it was checked");
+            let addresses = header[12..].first_chunk().expect("eight bytes");
+            let flow = hash.word(u64::from_le_bytes(*addresses)).finish(ports | 4 << 56);
+            // Type of service, DF, time to live.
+            ([4, header[1], header[6] & 0x40, header[8], 0, 0, 0, 0], flow)
+        };
         Some(Segment {
-            hash,
-            flow: checked.flow,
-            header_word: checked.header_word,
+            hash: if self.hash.is_none() { FlowHash(flow as u32) } else { self.hash },
+            flow,
+            header_word: u64::from_le_bytes(header_word),
             headers_len: checked.headers_len,
             payload_len: checked.payload_len,
             checksum: match checked.checksum {
@@ -144,49 +190,31 @@ impl Frame {
 }
 
 impl Checked {
-    fn new(network: usize, packet: &[u8], seen: &CheckedPacket<'_>, key: (u64, u64)) -> Self {
-        let udp = &seen.udp;
-        let payload_len = udp.payload.len();
+    fn new(network: usize, packet: &[u8], seen: &CheckedPacket<'_>) -> Self {
+        let payload_len = seen.udp.payload.len();
         // What is behind it is padding.
-        let payload_at = udp.payload.as_ptr() as usize - packet.as_ptr() as usize;
+        let payload_at = seen.udp.payload.as_ptr() as usize - packet.as_ptr() as usize;
         let ip_len = payload_at - UDP_HEADER_LEN;
-        let ports = u64::from(udp.src_port) | u64::from(udp.dst_port) << 16;
-        let hash = Sip13::new(key.0, key.1);
-        let word = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
-        // Lengths and versions were checked, so the fixed headers are there.
-        let (src, dst, header_word, plain_len, flow) = match seen.addresses {
-            Addresses::V4 { src, dst } => {
-                let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-                // Type of service, DF, time to live.
-                let fields = [4, packet[1], packet[6] & 0x40, packet[8], 0, 0, 0, 0];
-                let addresses = u64::from(u32::from(src)) | u64::from(u32::from(dst)) << 32;
-                let flow = hash.word(addresses).finish(ports | 4 << 56);
-                (src.into(), dst.into(), word(fields), (20, total - ip_len), flow)
-            }
-            Addresses::V6 { src, dst } => {
-                let length = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
-                // Version, traffic class and flow label; hop limit.
-                let fields = [packet[0], packet[1], packet[2], packet[3], packet[7], 0, 0, 0];
-                let halves = |address: u128| (address as u64, (address >> 64) as u64);
-                let (a, b) = (halves(src.into()), halves(dst.into()));
-                let flow = hash.word(a.0).word(a.1).word(b.0).word(b.1).finish(ports | 6 << 56);
-                (src.into(), dst.into(), word(fields), (40, length), flow)
-            }
-        };
-        let (fixed_len, udp_len) = plain_len;
+        let v6 = matches!(seen.addresses, Addresses::V6 { .. });
+        let length = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
+        let (fixed_len, udp_len) = if v6 { (40, length(4)) } else { (20, length(2) - ip_len) };
         Self {
-            src,
-            dst,
-            src_port: udp.src_port,
-            dst_port: udp.dst_port,
-            checksum: seen.checksum,
             payload_at: (network + payload_at) as u32,
             payload_len: payload_len as u16,
-            headers_len: (ip_len + UDP_HEADER_LEN) as u16,
-            header_word,
-            flow,
+            // A buffer holds 65,536 bytes, the Ethernet header included.
+            headers_len: payload_at as u16,
+            checksum: seen.checksum,
             plain: ip_len == fixed_len && udp_len == UDP_HEADER_LEN + payload_len,
+            v6,
         }
+    }
+
+    /// Returns the IP header and the ports.
+    fn headers<'f>(&self, frame: &'f [u8]) -> (&'f [u8], &'f [u8; 4]) {
+        let end = self.payload_at as usize;
+        let headers = &frame[end - usize::from(self.headers_len)..end];
+        let ports = headers[headers.len() - UDP_HEADER_LEN..].first_chunk();
+        (headers, ports.expect("the header of UDP has eight bytes"))
     }
 }
 

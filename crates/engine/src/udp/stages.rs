@@ -1,6 +1,6 @@
 //! The stages of one thread.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use rxsteer_core::dissect::{Dissected, Start, dissect};
@@ -8,9 +8,9 @@ use rxsteer_core::steer::{self, Class, Decision};
 use rxsteer_core::table::Epoch;
 use rxsteer_core::{CpuId, FlowHash};
 use rxsteer_sockets::queue::{Burst, Datagram, PushError};
-use rxsteer_sockets::{Cast, DeviceId, Event, Found, Packet, SocketId};
+use rxsteer_sockets::{Cast, DeviceId, Event, Found, IpVersion, Packet, SocketId};
 
-use super::frame::{Checked, Frame};
+use super::frame::{Checked, Ends, Frame};
 use super::message::{Message, Piece};
 use super::order::OrderWatch;
 use super::plane::{Masks, Plane};
@@ -67,7 +67,7 @@ struct Own<C> {
     identity: (u64, u64),
     order: Option<OrderWatch>,
     tally: Tally,
-    /// Messages on their way to a socket.
+    /// Room for messages on their way to a socket.
     burst: Vec<Datagram<Message>>,
 }
 
@@ -126,114 +126,140 @@ impl<C: Consume> Own<C> {
         self.tally.ended[event.index()] += packets;
     }
 
-    /// Makes one message of a train, or one of each of its packets.
-    fn messages(&mut self, train: Train<Frame>, checked: &Checked, merge: bool, on: CpuId) {
-        let peer = SocketAddr::new(checked.src, checked.src_port);
+    /// Delivers to the one socket that a look-up found.
+    #[inline]
+    fn deliver_one(
+        &mut self,
+        sockets: &Sockets,
+        train: Train<Frame>,
+        checked: &Checked,
+        ends: &Ends,
+        found: Found,
+        on: CpuId,
+    ) -> Option<Reading> {
         let (hash, segment_len) = (train.first().hash, train.segment_len());
-        let message = |first: Piece, rest: Vec<Piece>| {
+        let packets = train.count() as u64;
+        let make = |first: Piece, rest: Vec<Piece>| {
             let (timestamp_ns, merged) = (first.arrived_ns, !rest.is_empty());
             let message = Message::new(first, rest, on);
-            let mut datagram = Datagram::new(peer, checked.dst, message);
+            let mut datagram = Datagram::new(ends.src, ends.dst.ip(), message);
             datagram.timestamp_ns = timestamp_ns;
             datagram.flow_hash = hash;
             datagram.segment_len = if merged { segment_len } else { 0 };
             datagram.checksum = checked.checksum;
             datagram
         };
-        let identity = self.identity;
+        let train = match train.into_single() {
+            Ok(frame) => {
+                let mut message = Some(make(frame.into_piece(checked), Vec::new()));
+                return self.offer(sockets, ends, found, packets, on, |own, socket| {
+                    own.push(sockets, socket, &mut message, 1)
+                });
+            }
+            Err(train) => train,
+        };
         let mut pieces = train.into_iter().map(|frame| {
-            let arrived_ns = frame.arrived_ns();
-            let own = *frame.checked(identity).expect("it was merged, so it is sound");
-            let (buffer, at, len) = frame.into_payload(&own);
-            Piece { buffer, at, len, arrived_ns }
+            let own = *frame.checked().expect("it was merged, so it is sound");
+            frame.into_piece(&own)
         });
-        if merge {
+        // Cut up, or one of all: which one the first socket that is found says.
+        let gro = sockets.with(found.socket, |socket| socket.gro).unwrap_or_default();
+        if gro {
             let first = pieces.next().expect("a train has a packet");
-            self.burst.push(message(first, pieces.collect()));
-        } else {
-            self.burst.extend(pieces.map(|piece| message(piece, Vec::new())));
+            let mut message = Some(make(first, pieces.collect()));
+            return self.offer(sockets, ends, found, packets, on, |own, socket| {
+                own.push(sockets, socket, &mut message, packets)
+            });
         }
+        let mut burst = std::mem::take(&mut self.burst);
+        burst.extend(pieces.map(|piece| make(piece, Vec::new())));
+        let reading = self.offer(sockets, ends, found, packets, on, |own, socket| {
+            let result = socket.queue.push_burst(&mut burst);
+            if result.closed { Err(()) } else { Ok(own.pushed(sockets, socket, result, 1)) }
+        });
+        // Empty, unless nobody took it.
+        burst.clear();
+        self.burst = burst;
+        reading
     }
 
-    /// Delivers to the one socket that a look-up finds.
-    fn deliver_one(
+    /// Offers packets to the socket that was found, and if that is closed meanwhile, to the one that
+    /// a new look-up finds; ends them if there is none.
+    #[inline]
+    fn offer(
         &mut self,
         sockets: &Sockets,
-        train: Train<Frame>,
+        ends: &Ends,
         found: Found,
+        packets: u64,
         on: CpuId,
+        mut push: impl FnMut(&mut Self, &Arc<Socket>) -> Result<Option<Reading>, ()>,
     ) -> Option<Reading> {
-        let checked = *train.first().checked(self.identity).expect("it was looked up by it");
-        let packets = train.count() as u64;
-        let version = train.first().version();
-        let mut train = Some(train);
         let mut found = Some(found);
         for _ in 0..MOST_LOOKUPS {
             let Some(Found { socket, connected, .. }) = found else { break };
-            let reading = sockets.with(socket, |socket| {
-                if let Some(train) = train.take() {
-                    self.messages(train, &checked, socket.gro, on);
-                }
-                self.push(sockets, socket, packets)
-            });
-            match reading {
+            match sockets.with(socket, |socket| push(self, socket)) {
                 Some(Ok(reading)) => {
                     if connected {
                         sockets.namespace().note_cpu(socket, on);
                     }
                     return reading;
                 }
-                // It was closed meanwhile: the port may have a new owner.
                 Some(Err(())) | None => {
-                    let payload = &[];
-                    found = sockets.namespace().lookup(&packet(&checked, on, payload));
+                    found = sockets.namespace().lookup(&packet(ends, on, &[]));
                 }
             }
         }
-        self.burst.clear();
+        let version = IpVersion::of(&ends.src);
         sockets.counters().count(version, Event::NoPort, packets);
         self.tally.ended[Event::NoPort.index()] += packets;
         None
     }
 
-    /// Puts the messages at hand, which are of so many packets, on a socket's queue. An error if
-    /// it is closed; then they are still at hand.
+    /// Puts a message of so many packets on a socket's queue; an error if that is closed, and the
+    /// message is back.
+    #[inline]
     fn push(
         &mut self,
         sockets: &Sockets,
         socket: &Arc<Socket>,
+        message: &mut Option<Datagram<Message>>,
         packets: u64,
     ) -> Result<Option<Reading>, ()> {
-        let merged = self.burst.len() == 1;
-        let per_message = if merged { packets } else { 1 };
-        let result = if merged {
-            match socket.queue.push(self.burst.pop().expect("there is one")) {
-                Ok(()) => Burst { admitted: 1, ..Burst::default() },
-                Err(PushError::BufferFull) => Burst { buffer_full: 1, ..Burst::default() },
-                Err(PushError::NoMemory) => Burst { no_memory: 1, ..Burst::default() },
-                Err(PushError::Closed(message)) => {
-                    self.burst.push(message);
-                    return Err(());
-                }
+        let datagram = message.take().expect("it is back from a socket that is closed");
+        let result = match socket.queue.push(datagram) {
+            Ok(()) => Burst { admitted: 1, ..Burst::default() },
+            Err(PushError::BufferFull) => Burst { buffer_full: 1, ..Burst::default() },
+            Err(PushError::NoMemory) => Burst { no_memory: 1, ..Burst::default() },
+            Err(PushError::Closed(datagram)) => {
+                *message = Some(datagram);
+                return Err(());
             }
-        } else {
-            socket.queue.push_burst(&mut self.burst)
         };
-        if result.closed {
-            return Err(());
-        }
+        Ok(self.pushed(sockets, socket, result, packets))
+    }
+
+    /// Counts what came of messages of so many packets each, and tells the socket's reader.
+    #[inline]
+    fn pushed(
+        &mut self,
+        sockets: &Sockets,
+        socket: &Arc<Socket>,
+        result: Burst,
+        packets: u64,
+    ) -> Option<Reading> {
         if let Some(shedding) = &sockets.shedding {
             shedding.delivered(socket.queue.credit(), self.now_ns);
         }
-        self.tally.queued += result.admitted * per_message;
-        self.tally.ended[Event::BufferFull.index()] += result.buffer_full * per_message;
-        self.tally.ended[Event::NoMemory.index()] += result.no_memory * per_message;
+        self.tally.queued += result.admitted * packets;
+        self.tally.ended[Event::BufferFull.index()] += result.buffer_full * packets;
+        self.tally.ended[Event::NoMemory.index()] += result.no_memory * packets;
         if result.admitted == 0 {
-            return Ok(None);
+            return None;
         }
         sockets.note_ready(socket);
         let reader = socket.reader;
-        Ok(Some(Reading { reader, cpu: sockets.reader(reader).cpu() }))
+        Some(Reading { reader, cpu: sockets.reader(reader).cpu() })
     }
 
     /// Delivers a copy to each socket that takes a multicast or broadcast packet.
@@ -245,10 +271,9 @@ impl<C: Consume> Own<C> {
         on: CpuId,
     ) -> Option<Reading> {
         let mut takers: Vec<SocketId> = Vec::new();
+        let ends = frame.ends(checked);
         let payload = frame.payload(checked);
-        sockets
-            .namespace()
-            .deliver(&packet(checked, on, payload), |found| takers.push(found.socket));
+        sockets.namespace().deliver(&packet(&ends, on, payload), |found| takers.push(found.socket));
         if takers.is_empty() {
             self.end(sockets, frame, Event::MulticastIgnored, 1);
             return None;
@@ -262,17 +287,15 @@ impl<C: Consume> Own<C> {
             };
             let len = payload.len() as u16;
             let piece = Piece { buffer, at: 0, len, arrived_ns: frame.arrived_ns() };
-            let peer = SocketAddr::new(checked.src, checked.src_port);
             let message = Message::new(piece, Vec::new(), on);
-            let mut datagram = Datagram::new(peer, checked.dst, message);
+            let mut datagram = Datagram::new(ends.src, ends.dst.ip(), message);
             datagram.timestamp_ns = frame.arrived_ns();
             datagram.flow_hash = frame.hash;
             datagram.checksum = checked.checksum;
-            self.burst.push(datagram);
-            match sockets.with(taker, |socket| self.push(sockets, socket, 1)) {
+            let mut datagram = Some(datagram);
+            match sockets.with(taker, |socket| self.push(sockets, socket, &mut datagram, 1)) {
                 Some(Ok(taken)) => reading = reading.or(taken),
                 Some(Err(())) | None => {
-                    self.burst.clear();
                     self.end(sockets, frame, Event::MulticastIgnored, 1);
                 }
             }
@@ -407,19 +430,20 @@ impl<C: Consume> Stages for UdpStages<C> {
             shedding.reached(train.packets());
         }
         let frame = train.first();
-        let checked = match frame.checked(self.own.identity) {
+        let checked = match frame.checked() {
             Ok(checked) => *checked,
             Err(fault) => {
                 self.own.end(&self.sockets, frame, fault.into(), train.count() as u64);
                 return None;
             }
         };
-        let packet = packet(&checked, on, frame.payload(&checked));
+        let ends = frame.ends(&checked);
+        let packet = packet(&ends, on, frame.payload(&checked));
         if packet.cast != Cast::Unicast {
             // Datagrams to a group are merged as others are, so cut them up first.
             let mut reading = None;
             for frame in train {
-                let own = match frame.checked(self.own.identity) {
+                let own = match frame.checked() {
                     Ok(own) => *own,
                     Err(fault) => {
                         self.own.end(&self.sockets, &frame, fault.into(), 1);
@@ -431,7 +455,7 @@ impl<C: Consume> Stages for UdpStages<C> {
             return reading;
         }
         match self.sockets.namespace().lookup(&packet) {
-            Some(found) => self.own.deliver_one(&self.sockets, train, found, on),
+            Some(found) => self.own.deliver_one(&self.sockets, train, &checked, &ends, found, on),
             None => {
                 self.own.end(&self.sockets, frame, Event::NoPort, train.count() as u64);
                 None
@@ -469,17 +493,17 @@ impl<C: Consume> Stages for UdpStages<C> {
     }
 }
 
-fn packet<'a>(checked: &Checked, cpu: CpuId, payload: &'a [u8]) -> Packet<'a> {
-    let cast = match checked.dst {
+fn packet<'a>(ends: &Ends, cpu: CpuId, payload: &'a [u8]) -> Packet<'a> {
+    let cast = match ends.dst.ip() {
         dst if dst.is_multicast() => Cast::Multicast,
         IpAddr::V4(Ipv4Addr::BROADCAST) => Cast::Broadcast,
         _ => Cast::Unicast,
     };
     Packet {
-        src: checked.src,
-        src_port: checked.src_port,
-        dst: checked.dst,
-        dst_port: checked.dst_port,
+        src: ends.src.ip(),
+        src_port: ends.src.port(),
+        dst: ends.dst.ip(),
+        dst_port: ends.dst.port(),
         device: DEVICE,
         cpu,
         cast,

@@ -102,7 +102,7 @@ fn a_frame_that_is_no_sound_udp_has_a_fault_and_is_not_merged() {
     let fault = |bytes: &[u8]| {
         let frame = frame(bytes);
         assert!(frame.segment(KEY).is_none());
-        frame.checked(KEY).unwrap_err()
+        frame.checked().unwrap_err()
     };
     let good = bytes(peer(1), here(53), b"payload");
     let mut wrong = good.clone();
@@ -143,9 +143,9 @@ fn vlan_tags_are_passed_over() {
     let tags = [&plain[..12], &[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6], &plain[12..]].concat();
     assert_eq!(segment(&tags), segment(&plain));
     let frame = frame(&tags);
-    assert_eq!(frame.payload(frame.checked(KEY).unwrap()), b"payload");
+    assert_eq!(frame.payload(frame.checked().unwrap()), b"payload");
     let three = [&plain[..12], &[0x81, 0, 0, 5].repeat(3)[..], &plain[12..]].concat();
-    assert!(Frame::new(pool().copy(&three).unwrap(), 0).checked(KEY).is_err());
+    assert!(Frame::new(pool().copy(&three).unwrap(), 0).checked().is_err());
 }
 
 /// CPUs of which all are online and none has anything to do.
@@ -250,7 +250,7 @@ fn a_train_is_one_message_for_a_socket_that_merges_and_cut_up_for_another() {
             .collect::<Vec<_>>()
     };
     let payloads = |port: u16| -> Vec<Vec<u8>> {
-        frames(port).iter().map(|f| f.payload(f.checked(KEY).unwrap()).to_vec()).collect()
+        frames(port).iter().map(|f| f.payload(f.checked().unwrap()).to_vec()).collect()
     };
     assert_eq!(bench.deliver(frames(1000).into_iter().chain(frames(2000))), 2);
     let counts = bench.read(64);
