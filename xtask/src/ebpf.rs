@@ -6,6 +6,7 @@
 
 mod compare;
 mod record;
+mod stats;
 mod toolchain;
 mod wrapper;
 
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use rxsteer_kernel::missing_capabilities;
 
 use record::Record;
 use toolchain::Toolchain;
@@ -30,6 +32,11 @@ pub(crate) struct Args {
     /// Write nothing; fail if the code differs from what is committed
     #[arg(long)]
     check: bool,
+    /// Also load the object through the running kernel's verifier (root): print instructions and stack
+    /// of each program, and write or compare the file that records them; without --check always done
+    /// where there are the rights
+    #[arg(long)]
+    stats: bool,
 }
 
 /// Builds core for the BPF target and the object; writes it or compares it.
@@ -42,7 +49,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let built = toolchain.build_object(&root)?;
     let record = Record::new(&built, &toolchain);
     println!("object: {} bytes, sha256 {}", built.len(), record.sha256);
-    if args.check { check(&root, &built, &record) } else { write(&root, &built, &record) }
+    let code =
+        if args.check { check(&root, &built, &record) } else { write(&root, &built, &record) }?;
+    let may_write = !args.check && missing_capabilities().is_empty();
+    if (args.stats || may_write) && code == ExitCode::SUCCESS {
+        return stats::run(&root, &built, args.check);
+    }
+    Ok(code)
 }
 
 fn write(root: &Path, built: &[u8], record: &Record) -> Result<ExitCode> {

@@ -10,7 +10,7 @@ mod ceilings;
 mod compare;
 mod timing;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 /// Passed and failed checks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+pub(crate) struct Tally {
     passed: u64,
     failed: u64,
 }
@@ -41,15 +41,32 @@ impl Tally {
     fn count(&mut self, is_right: bool) {
         if is_right { self.passed += 1 } else { self.failed += 1 }
     }
+
+    /// Prints how many there were, and returns whether all passed.
+    pub(crate) fn print(self) -> ExitCode {
+        println!("{} passed, {} failed", self.passed, self.failed);
+        if self.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+/// Fails if this process may not load programs, and says what it lacks.
+pub(crate) fn require_rights() -> Result<()> {
+    let missing = missing_capabilities();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    bail!("the verifier needs root; missing: {}", names.join(", "))
+}
+
+/// Compares both sides over the packets of the captures below a folder.
+pub(crate) fn compare_corpus(dir: &Path, tally: &mut Tally) -> Result<()> {
+    compare::corpus(dir, tally)
 }
 
 /// Loads every program, compares and measures; fails if anything is not as it should be.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let missing = missing_capabilities();
-    if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        bail!("the verifier needs root; missing: {}", names.join(", "));
-    }
+    require_rights()?;
     let mut tally = Tally::default();
     check_programs(&mut tally)?;
     compare::crafted(&mut tally)?;
@@ -63,8 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.repeat > 0 {
         timing::print(args.repeat)?;
     }
-    println!("{} passed, {} failed", tally.passed, tally.failed);
-    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(tally.print())
 }
 
 fn check_programs(tally: &mut Tally) -> Result<()> {

@@ -1,7 +1,9 @@
-//! `cargo xtask oracle`: the project's answers against truths that others recorded.
+//! `cargo xtask oracle`: the project's answers against truths that others recorded or
+//! that come about another way.
 
 mod flows;
 mod udp_lookup;
+mod xdp;
 
 use std::process::ExitCode;
 
@@ -21,6 +23,9 @@ enum Oracle {
     Flows(flows::Args),
     /// Replays recorded socket scenarios and compares each receiver with the Linux kernel's
     UdpLookup(udp_lookup::Args),
+    /// Runs the XDP program over the packets in a folder, and compares key, class, hash and decision
+    /// with the native ones (root)
+    Xdp(xdp::Args),
 }
 
 /// Runs one oracle.
@@ -28,5 +33,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.oracle {
         Oracle::Flows(args) => flows::run(args),
         Oracle::UdpLookup(args) => udp_lookup::run(args),
+        Oracle::Xdp(args) => xdp::run(args),
     }
 }
