@@ -31,6 +31,7 @@ pub(crate) struct HostFile {
     limits: LimitsFile,
     #[serde(default)]
     engine: super::engine::EngineFile,
+    overload: Option<super::overload::OverloadFile>,
     costs: Option<Spanned<Costs>>,
 }
 
@@ -97,6 +98,7 @@ pub(crate) fn make(source: Source<'_>, file: &HostFile) -> Result<Host, ConfigEr
         limits: limits(source, &file.limits)?,
         engine: super::engine::settings(source, &file.engine)?,
         merge: file.engine.merge(),
+        overload: file.overload.map(Into::into),
         costs: costs(source, file)?,
         rounded: Vec::new(),
     };

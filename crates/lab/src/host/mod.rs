@@ -13,6 +13,7 @@
 mod engine;
 mod file;
 mod mask;
+mod overload;
 mod sizes;
 
 use rxsteer_core::cpu::{CpuStates, Dropped};
@@ -21,6 +22,7 @@ use rxsteer_engine::virtual_time::Topology;
 
 pub(crate) use file::{HostFile, make};
 pub use mask::{Mask, MaskError};
+pub use rxsteer_engine::overload::Means;
 pub use rxsteer_engine::{Costs, Mode, Settings};
 pub use sizes::{SizeError, TableSizes, rps_flow_cnt, rps_sock_flow_entries};
 
@@ -48,6 +50,9 @@ pub struct Host {
     pub engine: Settings,
     /// Which packets are merged.
     pub merge: Merge,
+    /// The means against overload of `flow-aware`; `None`: it sheds by the credit of the socket and
+    /// spills, and that is all.
+    pub overload: Option<Means>,
     /// Time per step.
     pub costs: Costs,
     /// Sizes that the kernel would round up.
@@ -157,6 +162,7 @@ impl Host {
             limits: Limits::default(),
             engine: Settings::default(),
             merge: Merge::default(),
+            overload: None,
             costs: Costs::default(),
             rounded: Vec::new(),
             cpus: states,

@@ -12,6 +12,7 @@ use rxsteer_core::dissect::{AddrKind, DissectError, Endpoints, Mode, Options};
 use rxsteer_core::hash::{IndirectionTable, RssInput, SoftHasher, ToeplitzKey, ToeplitzTable};
 use rxsteer_core::steer::{Class, PortRule};
 use rxsteer_core::{FlowHash, FlowKey, QueueId};
+use rxsteer_engine::overload::{SourcePrefix, Ticket};
 
 use super::flows::Flows;
 use super::fragments::Fragments;
@@ -347,6 +348,9 @@ impl Front {
             rule: found.map_or(PortRule::Learn, |f| f.port_rule),
             connected,
             wants_reader: found.is_some() && (!tcp || frame.data),
+            source: SourcePrefix::of(&frame.key),
+            ticket: Ticket::NONE,
+            protected: false,
         }));
         if let Some(found) = found.filter(|f| f.closes) {
             self.sockets.close(found.socket, &mut self.notes);

@@ -2,6 +2,7 @@
 
 use rxsteer_core::steer::{Class, PortRule};
 use rxsteer_core::{FlowHash, QueueId};
+use rxsteer_engine::overload::{SourcePrefix, Ticket};
 
 /// One received packet.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,12 @@ pub(super) struct Job {
     pub(super) connected: bool,
     /// Whether a consumer is to read it, rather than the protocol alone.
     pub(super) wants_reader: bool,
+    /// Network that it comes from.
+    pub(super) source: SourcePrefix,
+    /// What it uses of its socket's room while it is on its way.
+    pub(super) ticket: Ticket,
+    /// Whether its sender is one of those that are to lose nothing.
+    pub(super) protected: bool,
 }
 
 impl Job {

@@ -8,6 +8,9 @@ use rxsteer_core::steer::{Class, KernelVersion, Packet, PolicyKind, Reason, Sock
 use rxsteer_core::table::{Epoch, Probe, Recorded};
 use rxsteer_core::{CpuId, FlowHash};
 use rxsteer_engine::gro::Checksum;
+use rxsteer_engine::overload::{
+    BesideSettings, Control, GovernorSettings, Key, Offer, Room, ShedSettings, Verdict,
+};
 use rxsteer_engine::virtual_time::CpuLoad;
 use rxsteer_engine::{At, Choice, Cpus, Drop, Read, ReaderId, Reading, Segment, Stages, Train};
 
@@ -15,7 +18,7 @@ use super::job::{FlowRef, Job};
 use super::readers::{Distance, Message, Readers};
 use super::tables::PolicyTables;
 use crate::consumer::Opened;
-use crate::host::{Costs, Host, Limits, Merge};
+use crate::host::{Costs, Host, Limits, Means, Merge};
 use crate::report::{
     ByReason, CpuReport, Distances, Drops, Latency, Moves, PolicyReport, Probes, Series,
     SeriesPoint, Writes,
@@ -33,6 +36,11 @@ pub(super) struct Ledger {
     sockets: Vec<SocketState>,
     flows: Vec<FlowState>,
     readers: Readers,
+    /// The means against overload, where they are switched one by one.
+    control: Option<Control>,
+    /// Flows whose packets ended, and when, where a workload waits for that.
+    ends: Option<Vec<Ended>>,
+    now_ns: u64,
     costs: Costs,
     limits: Limits,
     merge: Merge,
@@ -54,6 +62,8 @@ struct SocketState {
     queued_bytes: u64,
     /// Bytes of packets that were admitted and are not read yet, wherever they are.
     admitted_bytes: u64,
+    /// Packets in the receive buffer.
+    waiting: u32,
     work_ns: u32,
     cpu: CpuId,
     tcp: bool,
@@ -74,6 +84,7 @@ struct FlowState {
 const FLOW_PLACED: u16 = 1;
 const FLOW_QUEUED: u16 = 2;
 const FLOW_REORDERED: u16 = 4;
+const FLOW_LOST: u16 = 8;
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -90,6 +101,7 @@ struct Counts {
     moves: Moves,
     reordered: u64,
     reordered_flows: u64,
+    lossy_flows: u64,
     reordered_packets: Vec<u64>,
     moved_packets: Vec<u64>,
     unsafe_packets: Vec<u64>,
@@ -99,6 +111,22 @@ struct Counts {
     finished: u64,
     drops: Drops,
     pub(super) rehomed: u64,
+}
+
+/// The end of a packet, for a workload that waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) flow: u32,
+    /// When: for a packet that was read, when its reader is through with it.
+    pub(super) ns: u64,
+    pub(super) read: bool,
+}
+
+fn control(host: &Host, means: Means) -> Control {
+    let cpus = host.cpus.nr_cpu_ids();
+    // The key is fixed, so that a run repeats.
+    let key = Key { k0: 0x6f76_6572, k1: 0x6c6f_6164 };
+    Control::new(means, ShedSettings::default(), BesideSettings::default(), cpus, key)
 }
 
 /// Most numbers of packets that are kept of each kind.
@@ -119,6 +147,11 @@ impl Ledger {
             sockets: Vec::new(),
             flows: Vec::new(),
             readers: Readers::new(host.cache_numbers()),
+            control: (kind == PolicyKind::FlowAware)
+                .then(|| host.overload.map(|means| control(host, means)))
+                .flatten(),
+            ends: None,
+            now_ns: 0,
             costs: host.costs,
             limits: host.limits,
             merge: host.merge,
@@ -139,11 +172,43 @@ impl Ledger {
     #[inline]
     pub(super) fn arrived(&mut self, now_ns: u64) {
         self.counts.received += 1;
+        self.now_ns = now_ns;
         let epoch = Epoch::from_ns(now_ns);
         if epoch != self.epoch {
             self.epoch = epoch;
             self.tables.sweep(epoch);
         }
+    }
+
+    /// Keeps the ends of packets from now on.
+    pub(super) fn keep_ends(&mut self) {
+        self.ends = Some(Vec::new());
+    }
+
+    /// Takes the ends of packets since the last time.
+    pub(super) fn take_ends(&mut self, into: &mut Vec<Ended>) {
+        if let Some(ends) = &mut self.ends {
+            into.append(ends);
+        }
+    }
+
+    #[inline]
+    fn note_end(&mut self, job: &Job, ns: u64, read: bool) {
+        if !read
+            && let Some(flow) = self.flow_state(job.flow, job.flow_use)
+            && flow.flags & FLOW_LOST == 0
+        {
+            flow.flags |= FLOW_LOST;
+            self.counts.lossy_flows += 1;
+        }
+        if let Some(ends) = &mut self.ends {
+            ends.push(Ended { flow: job.flow, ns, read });
+        }
+    }
+
+    /// Returns the governor that the executor is to have.
+    pub(super) fn govern(&self) -> Option<GovernorSettings> {
+        self.control.as_ref()?.govern(GovernorSettings::default())
     }
 
     pub(super) fn rehomed(&mut self, packets: u64) {
@@ -198,6 +263,9 @@ impl Ledger {
     pub(super) fn closed(&mut self, socket: u32) {
         let Some(state) = self.sockets.get_mut(socket as usize) else { return };
         state.open = false;
+        if let Some(control) = &mut self.control {
+            control.forget(socket, self.now_ns);
+        }
         let (hash, tcp) = (state.flow.hash(), state.tcp_table);
         // Linux has nothing to delete for a socket that is not connected: it saved no hash.
         let recorded = self.tables.steering.close(&mut state.flow);
@@ -373,7 +441,7 @@ impl Stages for Ledger {
     fn choose<C: Cpus>(&mut self, job: &mut Job, at: At, cpus: &C) -> Choice {
         let At { on, now_ns, again, .. } = at;
         let charge = charge_of(job);
-        let aware = self.kind == PolicyKind::FlowAware;
+        let aware = self.kind == PolicyKind::FlowAware && self.control.is_none();
         let limit = self.limits.udp_receive_buffer;
         let mut refused = false;
         if aware
@@ -386,11 +454,18 @@ impl Stages for Ledger {
                 socket.admitted_bytes += charge;
             }
         }
+        refused |= self.judge(job, charge, at, cpus);
         let queue_index = job.queue.index();
         let queue = self.tables.queue(queue_index);
         let packet =
             Packet { hash: job.hash, class: job.class, rule: job.rule, arrived_on: on, refused };
-        let decision = self.tables.steering.steer(&queue, &packet, cpus, self.epoch);
+        let steering = &self.tables.steering;
+        let decision = match &self.control {
+            Some(control) => {
+                steering.steer(&queue, &packet, &control.for_flow(cpus, job.hash), self.epoch)
+            }
+            None => steering.steer(&queue, &packet, cpus, self.epoch),
+        };
         let mut cost_ns = 0;
         if self.tables.needs_hash(queue_index) {
             cost_ns = self.costs.hash.saturating_add(self.costs.choose);
@@ -436,6 +511,11 @@ impl Stages for Ledger {
     }
 
     #[inline]
+    fn protects(&self, job: &Job) -> bool {
+        job.protected
+    }
+
+    #[inline]
     fn queued(&mut self, flow: FlowRef, at: At, choice: &Choice, tail: u32) {
         let queue = self.tables.queue(at.queue.index());
         self.tables.steering.enqueued(&queue, flow.hash, &choice.decision, tail);
@@ -455,6 +535,7 @@ impl Stages for Ledger {
         let packets = train.count() as u64;
         let job = *train.first();
         let limits = self.limits;
+        self.reached(&train);
         let Some(socket) = self.socket(&job) else {
             self.counts.distances.no_consumer += packets;
             self.end_unread(&train, now_ns);
@@ -472,6 +553,12 @@ impl Stages for Ledger {
         let socket = self.socket(&job)?;
         if full || model_full {
             socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge);
+            for job in train.packets() {
+                self.note_end(job, now_ns, false);
+            }
+            if let Some(control) = &mut self.control {
+                (0..packets).for_each(|_| control.refused(cpu));
+            }
             let drops = &mut self.counts.drops;
             *(if full { &mut drops.receive_buffer } else { &mut drops.model_limit }) += packets;
             self.count_distance(on, cpu, packets);
@@ -479,6 +566,7 @@ impl Stages for Ledger {
             return None;
         }
         socket.queued_bytes += charge;
+        socket.waiting += packets as u32;
         let work_ns = socket.work_ns;
         self.readers.put(cpu, Message { train, on, work_ns });
         self.count_distance(on, cpu, packets);
@@ -504,6 +592,7 @@ impl Stages for Ledger {
             }
             for job in message.train {
                 read.bytes += u64::from(job.len);
+                self.note_end(&job, now_ns + read.work_ns, true);
                 self.read_one(&job, on, now_ns);
             }
         }
@@ -513,6 +602,10 @@ impl Stages for Ledger {
 
     #[inline]
     fn dropped(&mut self, job: Job, cause: Drop, now_ns: u64) {
+        self.note_end(&job, now_ns, false);
+        if let Some(control) = &mut self.control {
+            control.lost(job.ticket);
+        }
         let drops = &mut self.counts.drops;
         match cause {
             Drop::Ring => drops.ring += 1,
@@ -536,6 +629,60 @@ fn charge_of(job: &Job) -> u64 {
 }
 
 impl Ledger {
+    /// Asks the means against overload; returns whether the packet is to be shed.
+    #[inline]
+    fn judge<C: Cpus>(&mut self, job: &mut Job, charge: u64, at: At, cpus: &C) -> bool {
+        let Some(control) = &mut self.control else { return false };
+        control.tick(at.now_ns, cpus);
+        let socket = self.sockets.get(job.socket as usize);
+        let Some(socket) = socket.filter(|s| s.socket_use == job.socket_use && s.open && !s.tcp)
+        else {
+            return false;
+        };
+        if !job.wants_reader || at.again {
+            return false;
+        }
+        let room = Room {
+            used_bytes: socket.queued_bytes,
+            used_packets: u64::from(socket.waiting),
+            limit_bytes: self.limits.udp_receive_buffer,
+            limit_packets: u64::MAX,
+        };
+        let offer = Offer {
+            socket: job.socket,
+            hash: job.hash,
+            source: job.source,
+            class: job.class,
+            known_flow: job.connected,
+            true_size: charge as u32,
+        };
+        match control.judge(&offer, &room, socket.cpu, at.now_ns) {
+            Verdict::Admit { ticket, protected } => {
+                (job.ticket, job.protected) = (ticket, protected);
+                false
+            }
+            Verdict::Shed(_) => true,
+        }
+    }
+
+    /// Tells the means against overload that packets reached their socket.
+    #[inline]
+    fn reached(&mut self, train: &Train<Job>) {
+        let Some(control) = &mut self.control else { return };
+        let first = train.first();
+        let work_ns = match first.class {
+            Class::Tcp | Class::TcpSyn => self.costs.protocol_tcp,
+            Class::Udp | Class::Tunnel => self.costs.protocol_udp,
+            Class::Other => self.costs.protocol_other,
+        };
+        for job in train.packets() {
+            control.reached(job.ticket);
+        }
+        if let Some(socket) = self.sockets.get(first.socket as usize) {
+            control.worked(socket.cpu, first.hash, work_ns);
+        }
+    }
+
     /// Counts a packet that is processed after a later one of its flow.
     #[inline]
     fn note_order(&mut self, job: &Job, now_ns: u64) {
@@ -567,6 +714,7 @@ impl Ledger {
         let epoch = self.epoch;
         let Some(socket) = self.socket(job) else { return };
         socket.queued_bytes = socket.queued_bytes.saturating_sub(charge);
+        socket.waiting = socket.waiting.saturating_sub(1);
         socket.admitted_bytes = socket.admitted_bytes.saturating_sub(charge);
         let tcp = socket.tcp_table;
         if socket.connected {
@@ -620,6 +768,7 @@ impl Ledger {
             moves: counts.moves,
             reordered: counts.reordered,
             reordered_flows: counts.reordered_flows,
+            lossy_flows: counts.lossy_flows,
             reordered_packets: counts.reordered_packets,
             moved_packets: counts.moved_packets,
             unsafe_packets: counts.unsafe_packets,

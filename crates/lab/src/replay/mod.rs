@@ -25,6 +25,7 @@ mod ledger;
 mod local;
 mod options;
 mod readers;
+mod round_trips;
 mod tables;
 mod workers;
 
@@ -41,6 +42,7 @@ pub use local::LocalRule;
 pub use options::{ReplayOptions, ServiceKind, hasher};
 
 pub(crate) use frame::Reader;
+pub(crate) use round_trips::{RoundTrips, round_trips};
 
 use crate::capture::{CaptureError, Captures, NoteKind, Packet};
 use crate::consumer::{Change, Event};
@@ -278,7 +280,9 @@ fn lane(
     let (host, events) = (Arc::clone(host), Arc::clone(events));
     match service {
         ServiceKind::Engine => {
-            let executor = VirtualTime::new(&host.topology(), &host.settings(), &host.costs);
+            let govern = ledger.govern();
+            let settings = crate::host::Settings { govern, ..host.settings() };
+            let executor = VirtualTime::new(&host.topology(), &settings, &host.costs);
             Box::new(Lane { executor, ledger, host, events })
         }
         ServiceKind::Instant => {

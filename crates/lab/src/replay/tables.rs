@@ -36,7 +36,10 @@ struct QueueTable {
 impl PolicyTables {
     pub(super) fn new(kind: PolicyKind, host: &Host, kernel: KernelVersion, drain: bool) -> Self {
         let cpu_ids = host.cpus.nr_cpu_ids();
-        let (rules, aware) = (rules(kind, kernel), Aware::default());
+        let rules = rules(kind, kernel);
+        let aware = host.overload.map_or_else(Aware::default, |means| {
+            rxsteer_engine::overload::spill::switched(means.spill, Aware::default())
+        });
         let tables = tables(kind, &host.tables, cpu_ids, rules.identity);
         let steering = Steering::new(kind, rules, aware, tables);
         let mut all = Self {

@@ -30,6 +30,8 @@ pub struct PolicyReport {
     pub reordered: u64,
     /// Flows with at least one reordered packet, while they were remembered.
     pub reordered_flows: u64,
+    /// Flows that lost at least one packet, while they were remembered.
+    pub lossy_flows: u64,
     /// Up to 16 numbers (from 1, in the order read) of packets that were overtaken.
     pub reordered_packets: Vec<u64>,
     /// Up to 16 numbers of packets with which a flow changed its CPU.
