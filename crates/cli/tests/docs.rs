@@ -48,6 +48,25 @@ fn the_experiment_of_the_reference_is_read_and_its_measures_are_listed() {
 }
 
 #[test]
+fn every_key_of_the_json_of_experiments_is_documented() {
+    let text = document("docs/lab.md");
+    let said = common::rxsteer("lab run -q --json idle-tcp --set duration=210ms");
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let one = &report["experiments"][0];
+    let mut missing = Vec::new();
+    let case = &one["cases"][0];
+    let parts = [&report, one, case, &case["policies"][0], &one["figures"][0], &one["claims"][0]];
+    for object in parts {
+        for key in object.as_object().unwrap().keys() {
+            if !text.contains(&format!("`{key}`")) && !text.contains(&format!("].{key}`")) {
+                missing.push(key.clone());
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn the_costs_of_the_reference_are_the_defaults() {
     let text = document("docs/replay.md");
     let host = Host::from_toml("docs/replay.md", &blocks(&text, "toml host")[0]).unwrap();

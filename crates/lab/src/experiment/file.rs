@@ -73,6 +73,11 @@ pub(super) struct TrafficFile {
     pub(super) entropy: Option<Spanned<bool>>,
     pub(super) at_random: Option<Spanned<bool>>,
     pub(super) round_trip: Option<Spanned<String>>,
+    pub(super) window: Option<Spanned<u32>>,
+    pub(super) burst: Option<Spanned<u32>>,
+    pub(super) one_client: Option<Spanned<bool>>,
+    pub(super) flow_label: Option<Spanned<u32>>,
+    pub(super) burst_gap_ns: Option<Spanned<u32>>,
 }
 
 /// Sockets on one port, and look-ups of packets for them.

@@ -66,6 +66,7 @@ pub const MEASURES: &[Measure] = &[
     of("unsafe_moves", "packets", "changes while packets of the flow still waited"),
     of("reordered", "packets", "packets that finished after a later one of their flow"),
     of("reordered_flows", "flows", "flows with such a packet"),
+    of("lossy_flows", "flows", "flows that lost at least one packet"),
     of("on_consumer_cpu", "share", "packets processed on the CPU of their consumer"),
     of("in_consumer_cache", "share", "packets processed there or on a CPU that shares its cache"),
     of("handoffs_per_packet", "per packet", "packets put on another CPU's backlog"),
@@ -130,7 +131,7 @@ pub(super) fn of_policy(report: &PolicyReport, duration_ns: u64) -> BTreeMap<Str
     let drops = &report.drops;
     let writes = &report.writes;
     let clears = writes.clears as f64;
-    let all: [(&str, f64); 48] = [
+    let all: [(&str, f64); 49] = [
         ("received", report.received as f64),
         ("read", report.read as f64),
         ("finished", report.finished_without_read as f64),
@@ -170,6 +171,7 @@ pub(super) fn of_policy(report: &PolicyReport, duration_ns: u64) -> BTreeMap<Str
         ("unsafe_moves", report.moves.unsafe_moves as f64),
         ("reordered", report.reordered as f64),
         ("reordered_flows", report.reordered_flows as f64),
+        ("lossy_flows", report.lossy_flows as f64),
         ("on_consumer_cpu", share(d.same_cpu, with_consumer)),
         ("in_consumer_cache", share(d.same_cpu + d.same_cache, with_consumer)),
         ("handoffs_per_packet", report.handoffs_per_packet),

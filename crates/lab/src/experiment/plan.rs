@@ -11,7 +11,7 @@ use super::file::{CaseFile, ExperimentFile, OptionsFile, PlotFile};
 use super::lookups::{self, Lookups};
 use super::measure;
 use super::patch::{self, Setting};
-use super::traffic::{self, Traffic};
+use super::traffic::{self, Kind, Traffic};
 use crate::config::{ConfigError, Source};
 use crate::consumer::{Scenario, parse_duration_ns};
 use crate::host::Host;
@@ -115,7 +115,7 @@ impl Experiment {
     /// about = "Datagrams from everywhere."
     /// duration = "10ms"
     /// policies = ["rps", "flow-aware"]
-    /// show = ["packets_per_s", "reordered"]
+    /// show = ["received_per_s", "reordered"]
     /// [host]
     /// cpus = 4
     /// [[traffic]]
@@ -368,6 +368,13 @@ fn run(
         let checked = traffic::check(source, given, duration_ns)?;
         traffic::check_size(source, given, &checked)?;
         traffic.push(checked);
+    }
+    let alone = |t: &Traffic| matches!(t.kind, Kind::RoundTrips { .. });
+    if traffic.iter().any(alone)
+        && let Some(other) = traffic.iter().position(|t| !alone(t))
+    {
+        let message = "traffic of kind `round-trips` goes with its own kind only";
+        return Err(source.refuse(&file.traffic[other].get_ref().kind, message));
     }
     let mut options = options(source, &file.options)?;
     options.scenario = Scenario::make(source, &file.consumer, &file.event, &host)?;

@@ -10,7 +10,7 @@ use super::plan::{Experiment, Plot, PlotForm, Run};
 use super::report::{CaseReport, CourseReport, ExperimentReport, PlotReport, PolicyResult};
 use crate::capture::{Direction, LinkType, Packet};
 use crate::generate::Scenario;
-use crate::replay::{Replay, ReplayError};
+use crate::replay::{Replay, ReplayError, round_trips};
 use crate::report::PolicyReport;
 
 /// What happens while an experiment runs.
@@ -106,7 +106,7 @@ pub fn run(
                 let mut packets = |n| progress(Event::Packets(n));
                 lookups.run(experiment.seed, &mut packets)?.map(of_lookups)
             }
-            None => frames(run, threads, progress)?
+            None => sent(run, threads, progress)?
                 .map(|policies| results(run, &policies, &experiment.plots)),
         };
         let Some(policies) = done else {
@@ -131,6 +131,25 @@ fn plot(plot: &Plot) -> PlotReport {
         },
         case: plot.case.clone(),
     }
+}
+
+/// Runs the traffic of a run: round trips if there are any, frames otherwise.
+fn sent(
+    run: &Run,
+    threads: usize,
+    progress: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+) -> Result<Option<Vec<PolicyReport>>, ReplayError> {
+    let sets: Vec<_> = run
+        .traffic
+        .iter()
+        .enumerate()
+        .filter_map(|(number, traffic)| traffic.round_trips(number as u64))
+        .collect();
+    if sets.is_empty() {
+        return frames(run, threads, progress);
+    }
+    let mut packets = |n| progress(Event::Packets(n));
+    round_trips(&run.host, &run.options, &sets, run.duration_ns, &mut packets)
 }
 
 /// Sends the frames of a run through a replay; `None` if it was stopped.

@@ -20,6 +20,8 @@ macro_rules! shipped {
 
 /// All of them, in the order in which they are shown.
 pub const SHIPPED: &[Shipped] = shipped![
+    "rps-scaling",
+    "udp-rr",
     "idle-tcp",
     "udp-flood-table",
     "mixed-protocols",
@@ -28,6 +30,9 @@ pub const SHIPPED: &[Shipped] = shipped![
     "tunnels",
     "quic-unconnected",
     "hash4",
+    "livelock",
+    "livelock-load",
+    "elephant",
     "mask-change",
 ];
 

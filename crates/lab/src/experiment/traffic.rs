@@ -1,6 +1,6 @@
 //! Who sends what: the kinds of traffic of an experiment, made into senders of packets.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use toml::Spanned;
 
@@ -9,12 +9,16 @@ use super::plan::Limits;
 use crate::config::{ConfigError, Source};
 use crate::consumer::parse_duration_ns;
 use crate::generate::{
-    Crowd, CrowdKind, EPOCH_NS, Flow, Payload, Rng, Scenario, TcpConversation, Tunnel, Tunnelled,
-    Turns, UdpConversation, Uniform, uniform_client,
+    Crowd, CrowdKind, EPOCH_NS, Flow, Layer, Payload, Rng, Scenario, Tcp, TcpConversation,
+    TcpFlags, Tunnel, Tunnelled, Turns, UdpConversation, Uniform, packet, uniform_client,
 };
+use crate::replay::RoundTrips;
 
 /// The host of every experiment.
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+
+/// Its IPv6 address.
+const SERVER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x10);
 
 /// Packets that a TCP request and its response make on the host's side, about: one with the
 /// request, one to two that acknowledge.
@@ -53,9 +57,16 @@ pub(super) enum Kind {
     /// One-way flows inside a tunnel.
     Tunnel(Tunnel),
     /// One-way flows, in turn or at random.
-    Stream { tcp: bool, at_random: bool },
+    Stream {
+        tcp: bool,
+        at_random: bool,
+        burst: u32,
+        burst_gap_ns: u32,
+        one_client: bool,
+        flow_label: Option<u32>,
+    },
     /// Request and response, each request after the response before it was read.
-    RoundTrips { tcp: bool, round_trip_ns: u64 },
+    RoundTrips { tcp: bool, round_trip_ns: u64, window: u32 },
 }
 
 /// Keys beyond `kind`, `name`, `start` and `stop` that a kind takes.
@@ -68,8 +79,22 @@ const KINDS: [(&str, &[&str]); 10] = [
     ("udp", &["flows", "per_second", "port", "bytes", "response_bytes"]),
     ("quic", &["flows", "per_second", "port", "bytes", "response_bytes", "migrate_after"]),
     ("tunnel", &["flows", "per_second", "bytes", "tunnel", "entropy"]),
-    ("stream", &["flows", "per_second", "port", "bytes", "protocol", "at_random"]),
-    ("round-trips", &["flows", "port", "bytes", "protocol", "round_trip"]),
+    (
+        "stream",
+        &[
+            "flows",
+            "per_second",
+            "port",
+            "bytes",
+            "protocol",
+            "at_random",
+            "burst",
+            "burst_gap_ns",
+            "one_client",
+            "flow_label",
+        ],
+    ),
+    ("round-trips", &["flows", "per_second", "port", "bytes", "protocol", "round_trip", "window"]),
 ];
 
 /// What traffic of all experiments may not exceed.
@@ -104,8 +129,16 @@ pub(super) fn check(
         };
     let default_of = |key: &str, otherwise| (!keys.contains(&key)).then_some(otherwise);
     let flows = number(&file.flows, "flows", MOST_FLOWS, default_of("flows", 1))?;
-    let per_second =
-        number(&file.per_second, "per_second", MOST_PER_SECOND, default_of("per_second", 0))?;
+    let per_second = number(
+        &file.per_second,
+        "per_second",
+        MOST_PER_SECOND,
+        match kind {
+            // The rate of the link; it need not be the limit.
+            Kind::RoundTrips { .. } => Some(0),
+            _ => default_of("per_second", 0),
+        },
+    )?;
     let bytes = |value: &Option<Spanned<u32>>, otherwise: u32| match value {
         Some(n) if *n.get_ref() <= 9000 => Ok(*n.get_ref()),
         Some(n) => Err(source.refuse(n, format!("{}: allowed are 0 to 9000", n.get_ref()))),
@@ -173,6 +206,11 @@ fn foreign_keys(
         ("entropy", start(&file.entropy)),
         ("at_random", start(&file.at_random)),
         ("round_trip", start(&file.round_trip)),
+        ("window", start(&file.window)),
+        ("burst", start(&file.burst)),
+        ("one_client", start(&file.one_client)),
+        ("flow_label", start(&file.flow_label)),
+        ("burst_gap_ns", start(&file.burst_gap_ns)),
     ];
     let foreign = given.iter().find(|(key, at)| at.is_some() && !keys.contains(key));
     match foreign {
@@ -206,9 +244,17 @@ fn kind(source: Source<'_>, file: &TrafficFile, word: &str) -> Result<Kind, Conf
             Kind::Quic { migrate_after: file.migrate_after.as_ref().map_or(0, |n| *n.get_ref()) }
         }
         "tunnel" => Kind::Tunnel(tunnel(source, file)?),
-        "stream" => {
-            Kind::Stream { tcp, at_random: file.at_random.as_ref().is_some_and(|b| *b.get_ref()) }
-        }
+        "stream" => Kind::Stream {
+            tcp,
+            at_random: file.at_random.as_ref().is_some_and(|b| *b.get_ref()),
+            burst: at_most(source, &file.burst, 1, 1 << 20, 1)?,
+            burst_gap_ns: at_most(source, &file.burst_gap_ns, 0, 1_000_000, 0)?,
+            one_client: file.one_client.as_ref().is_some_and(|b| *b.get_ref()),
+            flow_label: match &file.flow_label {
+                None => None,
+                label => Some(at_most(source, label, 0, 0xf_ffff, 0)?),
+            },
+        },
         _ => {
             let round_trip_ns = match &file.round_trip {
                 None => 100_000,
@@ -219,9 +265,24 @@ fn kind(source: Source<'_>, file: &TrafficFile, word: &str) -> Result<Kind, Conf
                     Err(error) => return Err(source.refuse(text, error.to_string())),
                 },
             };
-            Kind::RoundTrips { tcp, round_trip_ns }
+            let window = at_most(source, &file.window, 1, 4096, 1)?;
+            Kind::RoundTrips { tcp, round_trip_ns, window }
         }
     })
+}
+
+fn at_most(
+    source: Source<'_>,
+    given: &Option<Spanned<u32>>,
+    least: u32,
+    most: u32,
+    otherwise: u32,
+) -> Result<u32, ConfigError> {
+    match given {
+        None => Ok(otherwise),
+        Some(n) if (least..=most).contains(n.get_ref()) => Ok(*n.get_ref()),
+        Some(n) => Err(source.refuse(n, format!("{}: allowed are {least} to {most}", n.get_ref()))),
+    }
 }
 
 fn tunnel(source: Source<'_>, file: &TrafficFile) -> Result<Tunnel, ConfigError> {
@@ -263,9 +324,10 @@ impl Traffic {
             Kind::Tcp => sent.saturating_mul(PACKETS_PER_TCP_REQUEST + 2),
             Kind::IdleTcp => self.flows.saturating_mul(8),
             // Bounded by the host, which is taken to do 5 M requests per second at most.
-            Kind::RoundTrips { round_trip_ns, .. } => {
+            Kind::RoundTrips { round_trip_ns, window, .. } => {
                 let by_network =
-                    u128::from(self.flows) * u128::from(self.span_ns()) / u128::from(round_trip_ns);
+                    u128::from(self.flows) * u128::from(window) * u128::from(self.span_ns())
+                        / u128::from(round_trip_ns);
                 let by_host = u128::from(self.span_ns()) / 200;
                 u64::try_from(by_network.min(by_host)).unwrap_or(u64::MAX)
             }
@@ -302,15 +364,23 @@ impl Traffic {
                 let crowd = Crowd::new(self.server(), kind, start_ns);
                 scenario.add(Crowd { requests, gap_ns, ..crowd });
             }
-            Kind::Stream { tcp, at_random } => {
+            Kind::Stream { tcp, at_random, burst, burst_gap_ns, one_client, flow_label } => {
                 scenario.add(Uniform {
                     flows: self.flows,
                     packets_per_flow: requests.div_ceil(self.flows),
-                    server: self.server(),
+                    server: match flow_label {
+                        Some(_) => SocketAddr::new(IpAddr::V6(SERVER6), self.port),
+                        None => self.server(),
+                    },
+                    flow_label: flow_label.unwrap_or(0),
+                    first_client: number * 7_340_033,
+                    one_client,
                     tcp,
                     payload_bytes: self.bytes as u16,
                     start_ns,
                     gap_ns,
+                    burst: burst.into(),
+                    burst_gap_ns: burst_gap_ns.into(),
                     turns: if at_random { Turns::Random } else { Turns::RoundRobin },
                     ..Uniform::default()
                 });
@@ -331,6 +401,30 @@ impl Traffic {
             // Driven by what the host reads, not by frames.
             Kind::RoundTrips { .. } => {}
         }
+    }
+
+    /// Returns its round trips, if it is of that kind.
+    pub(super) fn round_trips(&self, number: u64) -> Option<RoundTrips> {
+        let Kind::RoundTrips { tcp, round_trip_ns, window } = self.kind else { return None };
+        let frame = |flow: u64| {
+            let client = uniform_client(flow + number * 7_340_033);
+            let (src, dst) = (client.port(), self.port);
+            let transport = if tcp {
+                let flags = TcpFlags { ack: true, psh: true, ..TcpFlags::default() };
+                Layer::Tcp(Tcp { src, dst, seq: 1, ack: 1, flags })
+            } else {
+                Layer::Udp { src, dst, checksum: true }
+            };
+            let ip = Flow::new(client, self.server()).ip(false, 1);
+            let payload = vec![0; (self.bytes as usize).max(1)];
+            packet(&[Layer::Ethernet { back: false }, ip, transport], &payload)
+        };
+        Some(RoundTrips {
+            frames: (0..self.flows).map(frame).collect(),
+            round_trip_ns,
+            window,
+            link_gap_ns: 1_000_000_000u64.checked_div(self.per_second).unwrap_or(0),
+        })
     }
 
     fn requests(&self) -> u64 {

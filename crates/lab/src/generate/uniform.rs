@@ -34,10 +34,21 @@ pub struct Uniform {
     pub start_ns: u64,
     /// Time between packets.
     pub gap_ns: u64,
+    /// Packets that leave one after another at the rate of the link, followed by a pause that keeps
+    /// the mean; 1: evenly.
+    pub burst: u64,
+    /// Time between two packets of a burst.
+    pub burst_gap_ns: u64,
     /// Order of the flows.
     pub turns: Turns,
     /// Headers in front.
     pub path: Path,
+    /// IPv6 flow label of all flows; 0 for none.
+    pub flow_label: u32,
+    /// Number of the first client; keeps several senders to one port apart.
+    pub first_client: u64,
+    /// All flows come from one address, and differ by port only.
+    pub one_client: bool,
 }
 
 impl Default for Uniform {
@@ -50,8 +61,13 @@ impl Default for Uniform {
             payload_bytes: 22,
             start_ns: EPOCH_NS,
             gap_ns: 1000,
+            burst: 1,
+            burst_gap_ns: 0,
             turns: Turns::RoundRobin,
             path: Path::ethernet(),
+            flow_label: 0,
+            first_client: 0,
+            one_client: false,
         }
     }
 }
@@ -79,8 +95,12 @@ pub fn uniform_client(index: u64) -> SocketAddr {
 
 impl Sender for Turning {
     fn next_ns(&self) -> Option<u64> {
-        (self.sent < self.total)
-            .then(|| self.spec.start_ns.saturating_add(self.sent.saturating_mul(self.spec.gap_ns)))
+        let Uniform { burst, burst_gap_ns, gap_ns, start_ns, .. } = self.spec;
+        let burst = burst.max(1);
+        // A burst is over before the next begins.
+        let within = (self.sent % burst).saturating_mul(burst_gap_ns.min(gap_ns));
+        let begun = (self.sent - self.sent % burst).saturating_mul(gap_ns);
+        (self.sent < self.total).then(|| start_ns.saturating_add(begun).saturating_add(within))
     }
 
     fn emit(&mut self, out: &mut Frame) {
@@ -90,9 +110,11 @@ impl Sender for Turning {
         };
         let nth = self.sent / self.spec.flows.max(1);
         self.sent += 1;
-        let client = uniform_client(index);
+        let place = if self.spec.one_client { index * 256 } else { index };
+        let client = uniform_client(self.spec.first_client + place);
         let (src, dst) = (client.port(), self.spec.server.port());
-        let flow = Flow::new(client, self.spec.server);
+        let flow_label = self.spec.flow_label;
+        let flow = Flow { flow_label, ..Flow::new(client, self.spec.server) };
         self.layers.clear();
         self.layers.extend_from_slice(self.spec.path.layers(false));
         self.layers.push(flow.ip(false, nth as u16));

@@ -280,8 +280,9 @@ fn lane(
     let (host, events) = (Arc::clone(host), Arc::clone(events));
     match service {
         ServiceKind::Engine => {
-            let govern = ledger.govern();
-            let settings = crate::host::Settings { govern, ..host.settings() };
+            let settings = host.settings();
+            let govern = ledger.govern().or(settings.govern);
+            let settings = crate::host::Settings { govern, ..settings };
             let executor = VirtualTime::new(&host.topology(), &settings, &host.costs);
             Box::new(Lane { executor, ledger, host, events })
         }

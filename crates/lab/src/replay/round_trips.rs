@@ -143,7 +143,8 @@ impl Run {
         let mut ledger = Ledger::new(policy, host, options.kernel, options.drain);
         ledger.keep_ends();
         opened.iter().for_each(|socket| ledger.opened(socket));
-        let settings = Settings { govern: ledger.govern(), ..host.settings() };
+        let settings = host.settings();
+        let settings = Settings { govern: ledger.govern().or(settings.govern), ..settings };
         let executor = VirtualTime::new(&host.topology(), &settings, &host.costs);
         let mut by_place = Vec::new();
         for (index, flow) in flows.iter().enumerate() {
