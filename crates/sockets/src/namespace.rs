@@ -59,8 +59,8 @@ impl Namespace {
     /// # Errors
     /// [`SocketError::Closed`]; [`SocketError::Invalid`] if it is bound, or for a mapped address on
     /// a v6-only socket or an IPv4 one on an IPv6 socket; [`SocketError::FamilyNotSupported`] for an
-    /// IPv6 address on an IPv4 socket; [`SocketError::AddressInUse`]; [`SocketError::NoBuffers`] if
-    /// its reuseport group has 32,768 members.
+    /// IPv6 address on an IPv4 socket; [`SocketError::AddressInUse`], also
+    /// if its reuseport group has 32,768 members.
     pub fn bind(&self, socket: SocketId, address: IpAddr, port: u16) -> Result<u16, SocketError> {
         self.writer().bind(&self.published, socket, address, port)
     }

@@ -123,7 +123,7 @@ impl Writer {
         let was_away = self.sock(i).home == group;
         let own = self.groups.entry(group).or_default();
         if own.members.len() >= MOST_MEMBERS {
-            return Err(SocketError::NoBuffers);
+            return Err(SocketError::AddressInUse); // what Linux 6.18 says to the next one
         }
         own.members.push(i);
         own.away -= usize::from(was_away);
@@ -205,5 +205,44 @@ impl Writer {
                 }
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::table::Published;
+    use crate::{Config, Family, Owner, SocketId, SocketOption};
+
+    use super::*;
+
+    /// Opens a socket with `SO_REUSEPORT` and binds it to port 53 without telling look-ups: the next
+    /// version of a group for each of its members would take too long here.
+    fn bind(writer: &mut Writer, published: &Published) -> Result<SocketId, SocketError> {
+        let id = writer.open(published, Family::V4, Owner(0))?;
+        writer.set(published, id, SocketOption::ReusePort(true))?;
+        writer.take_port(id.index, 53, &mut Touched::new(published))?;
+        Ok(id)
+    }
+
+    /// On Linux 6.18 two processes with 18,000 and 14,768 sockets were let in, and the next bind was
+    /// refused with `EADDRINUSE`, until one of them closed.
+    #[test]
+    fn a_group_takes_32768_members_and_refuses_the_next() {
+        let config = Config::default();
+        let (published, mut writer) = (Published::new(&config), Writer::new(&config));
+        let members: Vec<_> = (0..32_768).map(|_| bind(&mut writer, &published).unwrap()).collect();
+        let group = writer.sock(members[0].index).group;
+        assert!(members.iter().all(|member| writer.sock(member.index).group == group));
+        assert_eq!(bind(&mut writer, &published), Err(SocketError::AddressInUse));
+        let mut touched = Touched::new(&published);
+        writer.unhash(members[7].index, &mut touched);
+        let late = bind(&mut writer, &published).unwrap();
+        assert_eq!(writer.sock(late.index).group, group);
+        assert_eq!(bind(&mut writer, &published), Err(SocketError::AddressInUse));
+        let view = writer.group_view(group).unwrap();
+        assert_eq!(view.members.len(), 32_768);
+        // The last one took the place of the one that left (spec, "Reuseport groups", 2).
+        assert_eq!(view.members[7].socket, members[32_767]);
+        assert_eq!(view.members[32_767].socket, late);
     }
 }
