@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod datagram;
 pub mod dissect;
