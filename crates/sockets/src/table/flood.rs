@@ -40,7 +40,7 @@ impl Published {
             each(receiver.found());
         };
         if packet.cast == Cast::Unicast {
-            let receiver = self.receiver(packet, &tuple, 0);
+            let receiver = self.receiver(packet, 0);
             receiver.iter().for_each(hand_over);
             return usize::from(receiver.is_some());
         }
@@ -50,8 +50,7 @@ impl Published {
     }
 
     fn takers(&self, packet: &Packet<'_>, tuple: &Tuple) -> Vec<Receiver> {
-        let mut takers =
-            self.versions.read(packet.dst_port, || Ok(self.takers_once(packet, tuple)));
+        let mut takers = self.versions.read(packet.dst_port, || self.takers_once(packet, tuple));
         // A socket that is just being moved was met in both places.
         takers.sort_by_key(|receiver| receiver.socket);
         takers.dedup_by_key(|receiver| receiver.socket);
@@ -115,7 +114,7 @@ impl Published {
         };
         let groups = self.groups.pin();
         let Some(group) = groups.get(&entry.group) else { return };
-        if let (Picked::Member(member), _) = group.pick(packet, self.pick_hash(tuple), self) {
+        if let (Picked::Member(member), _) = group.pick(packet, self.pick_hash(packet), self) {
             taker.socket = member.socket;
             taker.flags = member.flags;
             taker.has_remote = member.flags & HAS_REMOTE4 != 0;

@@ -19,7 +19,7 @@ use crate::{Found, Packet, SocketId, Stage};
 use super::entry::{CONNECTED, ENCAPSULATION, Entry, REUSEPORT};
 use super::list::List;
 use super::publish::Published;
-use super::tuple::Tuple;
+use super::tuple::{Tuple, wide};
 
 /// Packets looked up at a time: enough for the loads of a core that can overlap.
 const BURST: usize = 32;
@@ -62,7 +62,7 @@ impl Published {
     /// Returns the socket that gets a unicast packet.
     #[inline]
     pub(crate) fn lookup(&self, packet: &Packet<'_>) -> Option<Found> {
-        self.receiver(packet, &Tuple::of(packet), 0).map(|receiver| receiver.found())
+        self.receiver(packet, 0).map(|receiver| receiver.found())
     }
 
     /// Looks up several packets, so that their loads overlap; see [`BURST`].
@@ -73,7 +73,7 @@ impl Published {
             #[cfg(not(feature = "hash4"))]
             let hashes = [0; BURST];
             for ((packet, hash), found) in packets.iter().zip(hashes).zip(found) {
-                let receiver = self.receiver(packet, &Tuple::of(packet), hash);
+                let receiver = self.receiver(packet, hash);
                 *found = receiver.map(|receiver| receiver.found());
             }
         }
@@ -105,56 +105,57 @@ impl Published {
 
     /// Returns who gets a unicast packet; `hash` is that of the 4-tuple, 0 if the caller has none.
     #[inline]
-    pub(super) fn receiver(
-        &self,
-        packet: &Packet<'_>,
-        tuple: &Tuple,
-        hash: u64,
-    ) -> Option<Receiver> {
-        self.versions.read(packet.dst_port, || {
+    pub(super) fn receiver(&self, packet: &Packet<'_>, hash: u64) -> Option<Receiver> {
+        let local = wide(packet.dst);
+        loop {
+            let reading = self.versions.begin(packet.dst_port);
             if self.early_demux
                 && !packet.from_this_host
-                && let Some(receiver) = self.head(packet, tuple)
+                && let Some(receiver) = self.head(packet, local)
             {
-                return Err(Some(receiver));
+                return Some(receiver);
             }
             #[cfg(feature = "hash4")]
-            if let Some(receiver) = self.by_tuple(packet, tuple, hash) {
-                return Err(Some(receiver));
+            if self.four.may_hold(local, packet.dst_port)
+                && let Some(receiver) = self.by_tuple(packet, hash)
+            {
+                return Some(receiver); // nobody has a better claim, whatever moved
             }
             #[cfg(not(feature = "hash4"))]
             let _ = hash;
             // What is found by score is the best only if nothing moved meanwhile.
-            Ok(self.by_score(packet, tuple))
-        })
+            let best = self.by_score(packet, local);
+            if reading.holds() {
+                return best;
+            }
+        }
     }
 
     #[inline]
-    fn head(&self, packet: &Packet<'_>, tuple: &Tuple) -> Option<Receiver> {
+    fn head(&self, packet: &Packet<'_>, local: u128) -> Option<Receiver> {
         let lists = self.lists.pin();
-        let head = lists.get(&(tuple.local, tuple.local_port))?.head.as_ref()?;
+        let head = lists.get(&(local, packet.dst_port))?.head.as_ref()?;
         head.is_exactly(packet)
             .then(|| Receiver::new(head, Stage::EarlyDemux, packet.dst.is_ipv4()))
     }
 
+    /// Not inlined: what it needs in registers is not to be paid for by look-ups that skip it.
     #[cfg(feature = "hash4")]
-    #[inline]
-    fn by_tuple(&self, packet: &Packet<'_>, tuple: &Tuple, hash: u64) -> Option<Receiver> {
-        if !self.four.may_hold(tuple.local, tuple.local_port) {
-            return None;
-        }
-        let hash = if hash == 0 { self.hash.of(tuple) } else { hash };
-        let hit = self.four.lookup(hash, tuple, packet.device)?;
+    #[inline(never)]
+    fn by_tuple(&self, packet: &Packet<'_>, hash: u64) -> Option<Receiver> {
+        let tuple = Tuple::of(packet);
+        let hash = if hash == 0 { self.hash.of(&tuple) } else { hash };
+        let hit = self.four.lookup(hash, &tuple, packet.device)?;
         let (socket, flags) = (hit.socket, hit.flags);
         Some(Receiver { socket, stage: Stage::FourTuple, flags, has_remote: true })
     }
 
     #[inline]
-    fn by_score(&self, packet: &Packet<'_>, tuple: &Tuple) -> Option<Receiver> {
+    fn by_score(&self, packet: &Packet<'_>, local: u128) -> Option<Receiver> {
         let lists = self.lists.pin();
-        for (address, stage) in [(tuple.local, Stage::Address), (0, Stage::Wildcard)] {
-            let Some(list) = lists.get(&(address, tuple.local_port)) else { continue };
-            match self.best(list, packet, tuple, stage) {
+        for (address, stage) in [(local, Stage::Address), (0, Stage::Wildcard)] {
+            let Some(list) = lists.get(&(address, packet.dst_port)) else { continue };
+            match self.best(list, packet, stage) {
                 Best::Is(receiver) => return Some(receiver),
                 Best::Refused => return None,
                 Best::Nothing => {}
@@ -163,11 +164,11 @@ impl Published {
         if !self.port_stage || packet.dst.is_ipv6() {
             return None;
         }
-        if tuple.local as u32 != super::sock::STAND_IN {
+        if local as u32 != super::sock::STAND_IN {
             return None;
         }
         let ports = self.ports.pin();
-        match self.best(&ports.get(&tuple.local_port)?.stand_ins, packet, tuple, Stage::Port) {
+        match self.best(&ports.get(&packet.dst_port)?.stand_ins, packet, Stage::Port) {
             Best::Is(receiver) => Some(receiver),
             Best::Nothing | Best::Refused => None,
         }
@@ -176,7 +177,7 @@ impl Published {
     /// Returns the best candidate of a list: the first of the highest score, but that a group
     /// picks one of its members, which is final if none of them ever connected.
     #[inline]
-    fn best(&self, list: &List, packet: &Packet<'_>, tuple: &Tuple, stage: Stage) -> Best {
+    fn best(&self, list: &List, packet: &Packet<'_>, stage: Stage) -> Best {
         let v4 = packet.dst.is_ipv4();
         if let Some(entry) = list.single()
             && entry.group == 0
@@ -207,7 +208,7 @@ impl Published {
             }
             let groups = self.groups.pin();
             let Some(group) = groups.get(&entry.group) else { continue };
-            let (picked, not_applied) = group.pick(packet, self.pick_hash(tuple), self);
+            let (picked, not_applied) = group.pick(packet, self.pick_hash(packet), self);
             if not_applied {
                 self.selector_misses.fetch_add(1, Ordering::Relaxed);
             }
@@ -236,7 +237,7 @@ impl Published {
 
     /// Returns the hash by which groups pick.
     #[inline]
-    pub(super) fn pick_hash(&self, tuple: &Tuple) -> FlowHash {
-        FlowHash(self.hash.of(tuple) as u32)
+    pub(super) fn pick_hash(&self, packet: &Packet<'_>) -> FlowHash {
+        FlowHash(self.hash.of(&Tuple::of(packet)) as u32)
     }
 }

@@ -28,23 +28,40 @@ impl Versions {
         self.versions[usize::from(port) % VERSIONS].fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Reads until nothing moved meanwhile. `read` loads what writers publish with Acquire, or
-    /// stronger; `Err` is an answer that holds whatever moved.
+    /// Begins to read what is published of a port.
     #[inline]
-    pub(super) fn read<T>(&self, port: u16, mut read: impl FnMut() -> Result<T, T>) -> T {
+    pub(super) fn begin(&self, port: u16) -> Reading<'_> {
         let version = &self.versions[usize::from(port) % VERSIONS];
+        Reading { version, before: version.load(Ordering::Acquire) }
+    }
+
+    /// Reads until nothing moved meanwhile. `read` loads what writers publish with Acquire, or
+    /// stronger.
+    #[inline]
+    pub(super) fn read<T>(&self, port: u16, mut read: impl FnMut() -> T) -> T {
         loop {
-            let before = version.load(Ordering::Acquire);
-            match read() {
-                Err(holds) => return holds,
-                Ok(read) => {
-                    fence(Ordering::Acquire);
-                    if version.load(Ordering::Relaxed) == before {
-                        return read;
-                    }
-                }
+            let reading = self.begin(port);
+            let read = read();
+            if reading.holds() {
+                return read;
             }
         }
+    }
+}
+
+/// A port that is being read.
+#[derive(Debug)]
+pub(super) struct Reading<'a> {
+    version: &'a AtomicU32,
+    before: u32,
+}
+
+impl Reading<'_> {
+    /// Returns whether nothing moved since the beginning, so that what was read is all there was.
+    #[inline]
+    pub(super) fn holds(&self) -> bool {
+        fence(Ordering::Acquire);
+        self.version.load(Ordering::Relaxed) == self.before
     }
 }
 
@@ -67,7 +84,7 @@ mod tests {
                     versions.read(53, || {
                         // The new place first, as look-ups go from the address to the wildcard.
                         let new = places.1.load(Ordering::Acquire);
-                        Ok(new || places.0.load(Ordering::Acquire))
+                        new || places.0.load(Ordering::Acquire)
                     })
                 })
             };
