@@ -85,9 +85,10 @@ fn run(name: &str, times: u64) -> u64 {
         "group_of_8" => (ANY, 8),
         _ => (ANY, 1),
     };
-    let ids: Vec<SocketId> = (0..sockets).map(|_| open(&ns, local, sockets > 1)).collect();
     let connected: u32 =
         socket.strip_prefix("connected_").map_or(0, |count| count.parse().expect("a count"));
+    let share = sockets > 1 || connected > 0;
+    let ids: Vec<SocketId> = (0..sockets).map(|_| open(&ns, local, share)).collect();
     for number in 0..connected {
         let id = open(&ns, SERVER, true);
         let (to, port) = remote(number);
@@ -164,9 +165,6 @@ fn carry(how: &str, times: u64) -> u64 {
 fn open(ns: &Namespace, local: IpAddr, share: bool) -> SocketId {
     let socket = ns.open(Family::V4, Owner(0)).expect("below the limit");
     ns.set(socket, SocketOption::ReusePort(share)).expect("an open socket");
-    if !share && local != ANY {
-        ns.set(socket, SocketOption::ReuseAddr(true)).expect("an open socket");
-    }
     ns.bind(socket, local, 4433).expect("a shared port");
     socket
 }
