@@ -129,4 +129,9 @@ impl<P, S: Stages<Packet = P>> Single<P, S> {
     pub const fn stages(&self) -> &S {
         &self.seat.stages
     }
+
+    /// Ends the CPU and returns its stages. What waits is dropped.
+    pub fn into_stages(self) -> S {
+        self.seat.stages
+    }
 }

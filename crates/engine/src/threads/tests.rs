@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rxsteer_core::steer::{Aware, PolicyKind, Reason};
 use rxsteer_core::{CpuId, QueueId};
@@ -201,23 +201,46 @@ fn both_executors_deliver_the_same_packets_to_the_same_sockets_in_the_same_order
 }
 
 #[test]
-fn merging_makes_fewer_messages_of_the_same_packets() {
-    let with = on_threads(PolicyKind::Rps, roomy_settings());
-    let without = on_threads(PolicyKind::Rps, Settings { gro: false, ..roomy_settings() });
-    assert_eq!(with.1, without.1);
-    assert_eq!(without.0.messages, without.0.read);
-    assert_eq!(without.0.trains, 6000);
-    assert!(with.0.trains < 6000, "{} trains", with.0.trains);
+fn merging_makes_fewer_trains_of_the_same_packets() {
+    let alone = |gro: bool| {
+        let sockets = sockets(&plane(plane_settings(PolicyKind::Rps)), &[0, 0]);
+        open_all(&sockets);
+        let pool = pool();
+        let settings = Settings { gro, ..roomy_settings() };
+        let mut host = Single::new(&settings, 2, stages(&sockets)).unwrap();
+        for (queue, frame) in workload(&pool) {
+            assert!(host.send(queue, frame).is_ok());
+        }
+        assert!(host.poll());
+        while host.poll() {}
+        for reader in [0, 1] {
+            while host.read(ReaderId(reader), 64).more {}
+        }
+        assert_eq!(host.counts().taken, 6000);
+        sum([host.into_stages()])
+    };
+    let (merged, with) = alone(true);
+    let (single, without) = alone(false);
+    check_sums(&merged, 6000);
+    check_sums(&single, 6000);
+    assert_eq!(with, without);
+    assert_eq!((single.trains, single.messages), (6000, single.read));
+    // Half of the packets are of one flow, and the other flows are few.
+    assert!(merged.trains < 3000, "{} trains", merged.trains);
+    assert!(merged.messages < merged.read);
 }
 
+/// How often a flooded host is disturbed at least.
+const DISTURBED: usize = 100;
+
 /// Two senders flood a host whose rings, backlogs and sockets are small, while `disturb` does
-/// something to it again and again; returns what came of it and how often it was disturbed.
+/// something to it again and again; returns what came of it.
 fn flood(
     policy: PolicyKind,
     settings: Settings,
     small: bool,
     disturb: impl Fn(&Host<Frame, Stages>, &Sockets, usize) + Sync,
-) -> (Tally, Delivered, usize) {
+) -> (Tally, Delivered) {
     let sockets = sockets(&plane(plane_settings(policy)), &[2, 3]);
     let limits = Limits::bytes(if small { 20_000 } else { u32::MAX });
     for flow in 0..16u32 {
@@ -227,7 +250,7 @@ fn flood(
         sockets.open(&settings).unwrap();
     }
     let pool = pool();
-    let end = Instant::now() + Duration::from_millis(400);
+    let times = AtomicUsize::new(0);
     let setup = setup(4, &[0, 1], &[2, 3], settings);
     let finished = run(
         &setup,
@@ -236,11 +259,11 @@ fn flood(
             let over = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 let senders = [0, 1].map(|queue| {
-                    let (pool, host) = (&pool, &host);
+                    let (pool, host, times) = (&pool, &host, &times);
                     scope.spawn(move || {
                         let (mut accepted, mut refused) = (0u64, 0u64);
                         let mut number = 0;
-                        while Instant::now() < end {
+                        while number < 2000 || times.load(Ordering::Acquire) < DISTURBED {
                             for _ in 0..32 {
                                 let flow = (number * 2 + queue) % 16;
                                 let port = 1000 + flow as u16;
@@ -266,26 +289,24 @@ fn flood(
                         (accepted, refused)
                     })
                 });
-                let (host, sockets, over) = (&host, &sockets, &over);
+                let (host, sockets, over, times) = (&host, &sockets, &over, &times);
                 let disturb = &disturb;
                 let disturber = scope.spawn(move || {
-                    let mut times = 0;
                     while !over.load(Ordering::Acquire) {
-                        disturb(host, sockets, times);
-                        times += 1;
+                        disturb(host, sockets, times.load(Ordering::Relaxed));
+                        times.fetch_add(1, Ordering::Release);
                         std::thread::sleep(Duration::from_micros(500));
                     }
-                    times
                 });
                 let counts = senders.map(|sender| sender.join().unwrap());
                 over.store(true, Ordering::Release);
-                let times = disturber.join().unwrap();
-                (counts[0].0 + counts[1].0, counts[0].1 + counts[1].1, times)
+                disturber.join().unwrap();
+                (counts[0].0 + counts[1].0, counts[0].1 + counts[1].1)
             })
         },
     );
     let finished = finished.unwrap();
-    let (accepted, refused, times) = finished.result;
+    let (accepted, refused) = finished.result;
     assert_eq!(finished.ring_dropped.iter().sum::<u64>(), refused);
     let backlog_dropped: u64 = finished.cpus.iter().map(|cpu| cpu.backlog_dropped).sum();
     let taken: u64 = finished.cpus.iter().map(|cpu| cpu.counts.taken).sum();
@@ -298,8 +319,8 @@ fn flood(
     assert_eq!(numbers(&delivered) as u64, tally.read);
     // The stages' own watch against what the readers kept: a reader has each flow to itself.
     assert_eq!(tally.reordered == 0, in_order(&delivered));
-    assert!(accepted > 1000 && tally.read > 0, "{accepted} accepted, {} read", tally.read);
-    (tally, delivered, times)
+    assert!(tally.read > 0, "{tally:?}");
+    (tally, delivered)
 }
 
 /// Backlogs that hold all that is under way while senders keep to the limit of [`flood`].
@@ -333,8 +354,8 @@ fn flows_that_follow_moving_readers_keep_their_order() {
     for (small, settings) in
         [(true, small_settings(Mode::Inline)), (false, steady_settings(Mode::Inline))]
     {
-        let (tally, _, times) = flood(PolicyKind::FlowAware, settings, small, move_readers);
-        assert!(times > 20 && tally.moved > 0, "{times} times, {} flows moved", tally.moved);
+        let (tally, _) = flood(PolicyKind::FlowAware, settings, small, move_readers);
+        assert!(tally.moved > 0, "{tally:?}");
         assert_eq!(tally.reordered, 0, "{tally:?}");
     }
 }
@@ -354,8 +375,7 @@ fn a_cpu_that_leaves_and_comes_back_loses_nothing_and_reorders_nothing() {
     // are taken, and that moves with the queue, so `rps` may reorder, which is counted.
     for mode in Mode::ALL {
         let settings = steady_settings(mode);
-        let (tally, delivered, times) = flood(PolicyKind::FlowAware, settings, false, plug);
-        assert!(times > 20, "{times} times");
+        let (tally, delivered) = flood(PolicyKind::FlowAware, settings, false, plug);
         assert_eq!((tally.dropped(), tally.all_ended()), (0, 0), "nothing is lost");
         assert_eq!(numbers(&delivered) as u64, tally.decisions());
         let (tally, ..) =
