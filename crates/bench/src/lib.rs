@@ -9,6 +9,7 @@
 //! (`rxsteer-lab`); how it is asked for and shown (`rxsteer`).
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+mod calibrate;
 mod compare;
 mod error;
 mod facts;
@@ -22,6 +23,7 @@ mod traffic;
 mod watch;
 mod words;
 
+pub use calibrate::{CalibrateReport, Cost, Wake, calibrate};
 pub use compare::{
     CompareReport, CompareSpec, Metric, Ratio, Setup, SetupReport, Spread, Workload, compare,
 };

@@ -104,6 +104,31 @@ fn compare_measures_against_the_first_setup() {
 }
 
 #[test]
+fn calibrate_writes_a_host_file_that_the_lab_takes() {
+    if is_skipped("calibrate_writes_a_host_file_that_the_lab_takes") {
+        return;
+    }
+    let file = common::scratch("calibrate").join("host.toml");
+    let value = json(&rxsteer(&format!("bench calibrate --json --output {}", file.display())));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let host = rxsteer_lab::host::Host::from_toml("host.toml", &text).unwrap();
+    let costs = value["result"]["costs"].as_array().unwrap();
+    let cost = |name: &str| costs.iter().find(|cost| cost["name"] == name).map(|cost| &cost["ns"]);
+    // What no noise hides, since it is no difference.
+    for name in ["read", "switch", "wake_local"] {
+        assert!(cost(name).is_some(), "{name}: {value}");
+    }
+    let default = rxsteer_lab::host::Host::simple(1, 1).unwrap().costs;
+    let or_default = |name, default: u32| cost(name).map_or(Value::from(default), Clone::clone);
+    assert_eq!(or_default("read", 0), host.costs.read);
+    assert_eq!(or_default("take", default.take), host.costs.take);
+    assert_eq!(or_default("protocol_udp", default.protocol_udp), host.costs.protocol_udp);
+    assert_eq!(or_default("protocol_tcp", default.protocol_tcp), host.costs.protocol_tcp);
+    let replayed = rxsteer(&format!("replay -p none --host {} --json", file.display()));
+    assert_eq!(replayed.code, 0, "{replayed:?}");
+}
+
+#[test]
 fn restore_finds_nothing_or_says_what() {
     if is_skipped("restore_finds_nothing_or_says_what") {
         return;

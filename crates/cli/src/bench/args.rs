@@ -23,6 +23,9 @@ pub enum BenchVerb {
     /// Run the same traffic under several receive set-ups of the host in turn, and compare
     #[command(subcommand, after_help = AFTER_HELP)]
     Compare(CompareVerb),
+    /// Measure what steps of the receive path cost on this host, for lab and replay; takes some seconds
+    #[command(after_help = AFTER_HELP)]
+    Calibrate(CalibrateArgs),
     /// Put back the settings and remove the namespaces that killed runs left
     #[command(after_help = AFTER_HELP)]
     Restore(RestoreArgs),
@@ -299,6 +302,17 @@ pub struct CompareArgs {
     /// How often each is run [default: 5]
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub repeats: Option<String>,
+}
+
+/// What `bench calibrate` is told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CalibrateArgs {
+    /// Write the costs as a host file, which lab and replay take with --host
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub output: Option<std::path::PathBuf>,
+    /// How to print the result
+    #[command(flatten)]
+    pub form: FormArgs,
 }
 
 /// What `bench restore` is told.

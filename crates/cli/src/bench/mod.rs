@@ -1,6 +1,7 @@
 //! The verb `bench`: real packets through the running kernel.
 
 pub mod args;
+mod calibrate;
 pub mod checked;
 mod compare;
 mod gen_sink;
@@ -33,6 +34,7 @@ pub fn run(verb: &BenchVerb, terminal: &Terminal) -> anyhow::Result<Exit> {
         BenchVerb::Sink(args) => gen_sink::receive(&(&**args).try_into()?, args.form, terminal),
         BenchVerb::Rr(args) => rr::run(&(&**args).try_into()?, args.form, terminal),
         BenchVerb::Compare(verb) => compare::run(&verb.try_into()?, verb.form(), terminal),
+        BenchVerb::Calibrate(args) => calibrate::run(args, terminal),
         BenchVerb::Restore(args) => restore::run(args.form, terminal),
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn hindrance(traffic: &Traffic) -> Option<(String, &'static str)> {
 }
 
 /// A loaded program and its frame.
-pub(super) struct LiveFrames {
+pub(crate) struct LiveFrames {
     ebpf: aya::Ebpf,
     frame: Vec<u8>,
     batch: u32,
@@ -53,7 +53,7 @@ pub(super) struct LiveFrames {
 
 impl LiveFrames {
     /// Loads the program for a device of this thread's namespace.
-    pub(super) fn open(spec: &GenSpec, device: u32, link: &Link) -> Result<Self, BenchError> {
+    pub(crate) fn open(spec: &GenSpec, device: u32, link: &Link) -> Result<Self, BenchError> {
         let traffic = &spec.traffic;
         let cannot = |what, why| BenchError::CannotSend { means: "live", what, why };
         if let Some((what, why)) = hindrance(traffic) {
@@ -87,6 +87,14 @@ impl LiveFrames {
         // Paced frames go as they are due.
         let at_once = if spec.rate == 0 { MOST_AT_ONCE } else { spec.batch };
         Ok(Self { ebpf, frame, batch: (spec.batch as u32).min(MOST_BATCH), at_once })
+    }
+}
+
+impl LiveFrames {
+    /// Sends so many frames with one call.
+    pub(crate) fn run(&mut self, frames: usize) -> io::Result<()> {
+        self.at_once = frames;
+        Sender::send(self, frames).map(drop)
     }
 }
 
@@ -127,14 +135,30 @@ fn in_full(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
+/// Has every frame dropped that a device of this thread's namespace receives, until what is returned is
+/// dropped.
+pub(crate) fn drop_all(device: &str) -> Result<aya::Ebpf, BenchError> {
+    attach(&program::drop_all(), device)
+}
+
 /// Has every frame that a device of this thread's namespace receives redirected to another, until what
 /// is returned is dropped.
 #[cfg(test)]
 pub(crate) fn redirect(from: &str, to: u32) -> aya::Ebpf {
-    let object = object::wrap(&program::redirect(to)).unwrap();
-    let mut ebpf = aya::Ebpf::load(&object).unwrap();
-    let program: &mut Xdp = ebpf.program_mut(program::NAME).unwrap().try_into().unwrap();
-    program.load().unwrap();
-    program.attach(from, aya::programs::xdp::XdpMode::default()).unwrap();
-    ebpf
+    attach(&program::redirect(to), from).unwrap()
+}
+
+fn attach(code: &program::Code, device: &str) -> Result<aya::Ebpf, BenchError> {
+    let refused = |error: &dyn std::error::Error| BenchError::LiveFrames(in_full(error));
+    let object = object::wrap(code).map_err(|error| refused(&error))?;
+    let mut ebpf = aya::Ebpf::load(&object).map_err(|error| refused(&error))?;
+    let program: &mut Xdp = ebpf
+        .program_mut(program::NAME)
+        .expect("the object has this program")
+        .try_into()
+        .map_err(|error: ProgramError| refused(&error))?;
+    program.load().map_err(|error| refused(&error))?;
+    let mode = aya::programs::xdp::XdpMode::default();
+    program.attach(device, mode).map_err(|error| refused(&error))?;
+    Ok(ebpf)
 }

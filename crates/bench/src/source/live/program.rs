@@ -19,6 +19,8 @@ const ADDRESS: u8 = 9;
 const GET_PRANDOM_U32: i32 = 7;
 const REDIRECT: i32 = 23;
 
+const XDP_DROP: i32 = 1;
+
 /// What the program does.
 pub(super) struct Plan {
     /// The device.
@@ -187,6 +189,14 @@ pub(super) fn assemble(plan: &Plan) -> Code {
     w.call(REDIRECT);
     w.put(0x95, 0, 0, 0, 0);
     Code { bytes: w.bytes, counter: w.counter }
+}
+
+/// A program that drops every frame.
+pub(super) fn drop_all() -> Code {
+    let mut w = Writer::default();
+    w.set(0, XDP_DROP);
+    w.put(0x95, 0, 0, 0, 0);
+    Code { bytes: w.bytes, counter: None }
 }
 
 /// A program that redirects every frame to a device, as it is.
