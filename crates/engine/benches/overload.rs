@@ -96,7 +96,7 @@ fn rest(c: &mut Criterion) {
             for _ in 0..BURST {
                 now += 1000;
                 black_box(governor.ask(now, true));
-                governor.took(now, 100, Took::Useful);
+                governor.took(now, 100, Took::Useful { protected: false });
             }
         });
     });

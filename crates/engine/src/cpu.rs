@@ -442,7 +442,12 @@ impl<P> Cpu<P> {
             return stages.dropped(packet, Drop::Shed, at.now_ns);
         }
         let protected = self.settings.govern.is_some() && stages.protects(&packet);
-        self.took = Some(if protected { Took::Protected } else { Took::Useful });
+        let elsewhere = choice.decision.cpu != self.id;
+        self.took = Some(if elsewhere {
+            Took::Elsewhere { protected }
+        } else {
+            Took::Useful { protected }
+        });
         if choice.is_inline() && !at.again {
             self.hand = self.unmerged(packet, None, stages);
             return;

@@ -37,7 +37,7 @@ pub trait Stages {
     fn choose<C: Cpus>(&mut self, packet: &mut Self::Packet, at: At, cpus: &C) -> Choice;
 
     /// Returns whether the sender of a packet that was chosen for is one of those that lose nothing:
-    /// see [`Took::Protected`](crate::overload::Took::Protected). Asked only with a governor.
+    /// see [`Took`](crate::overload::Took). Asked only with a governor.
     fn protects(&self, packet: &Self::Packet) -> bool {
         let _ = packet;
         false

@@ -5,8 +5,10 @@
 //! what does not fit. So, while a reader of this CPU could run, or packets that were let in wait on
 //! its backlog:
 //!
-//! * all packet work gets at most [`packets_percent`](GovernorSettings::packets_percent) of the time,
-//!   half by default;
+//! * packet work for readers of this CPU gets at most
+//!   [`packets_percent`](GovernorSettings::packets_percent) of the time, half by default;
+//! * with work for other CPUs, whose readers wait for it, at most
+//!   [`all_percent`](GovernorSettings::all_percent), seven eighths;
 //! * *waste*, the taking of packets that are then shed, gets at most
 //!   [`probe_per_1024`](GovernorSettings::probe_per_1024), a sixty-fourth: enough to notice that there is
 //!   room again;
@@ -24,7 +26,7 @@
 //! load grows. With somebody to protect it falls to no less than half of what it is at its best, and he
 //! keeps his packets as long as half of the CPU is enough to take everything off the ring.
 //!
-//! Two buckets of tokens (ns of work), filled by time; a bucket that is empty stops the poll until it
+//! Three buckets of tokens (ns of work), filled by time; a bucket that is empty stops the poll until it
 //! is half full again or no reader could run, so that the two do not alternate at each packet.
 //!
 //! Always true: with a reader that could run, over any time t packet work takes at most its part of t
@@ -36,8 +38,11 @@
 /// Settings of a [`Governor`]. Percents are 1 to 100.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct GovernorSettings {
-    /// Most of the time that packet work takes while a reader could run, in percent.
+    /// Most of the time that packet work for readers of this CPU takes while a reader could run, in
+    /// percent.
     pub packets_percent: u8,
+    /// The same with packet work for other CPUs.
+    pub all_percent: u8,
     /// Most of the time that waste takes while a reader could run and nobody is to be protected, in
     /// 1,024ths.
     pub probe_per_1024: u16,
@@ -50,10 +55,11 @@ pub struct GovernorSettings {
 }
 
 impl Default for GovernorSettings {
-    /// Half for packets, 1/64 for waste, half to protect, 10 ms, stretches of 20 µs.
+    /// Half for own packets, 7/8 for all, 1/64 for waste, half to protect, 10 ms, stretches of 20 µs.
     fn default() -> Self {
         Self {
             packets_percent: 50,
+            all_percent: 87,
             probe_per_1024: 16,
             guard_percent: 50,
             guard_ns: 10_000_000,
@@ -65,10 +71,16 @@ impl Default for GovernorSettings {
 /// What the work on a packet was good for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Took {
-    /// It was let in.
-    Useful,
-    /// It was let in, and its sender is one of those that lose nothing.
-    Protected,
+    /// It was let in, to a socket whose reader is here, as far as is known.
+    Useful {
+        /// Its sender is one of those that lose nothing.
+        protected: bool,
+    },
+    /// It was let in and is in another CPU's hands.
+    Elsewhere {
+        /// Its sender is one of those that lose nothing.
+        protected: bool,
+    },
     /// It was shed.
     Wasted,
 }
@@ -95,6 +107,7 @@ pub enum Gate {
 pub struct Governor {
     settings: GovernorSettings,
     work: Bucket,
+    all: Bucket,
     waste: Bucket,
     last_ns: u64,
     readers: bool,
@@ -117,6 +130,7 @@ impl Governor {
         Self {
             settings,
             work: bucket,
+            all: bucket,
             waste: bucket,
             last_ns: 0,
             readers: false,
@@ -135,15 +149,20 @@ impl Governor {
         let waste_rate = self.waste_rate(now_ns);
         let passed = now_ns.saturating_sub(self.last_ns).min(1 << 40) as i64;
         self.last_ns = self.last_ns.max(now_ns);
-        let (work, waste) = if self.readers { (work_rate, waste_rate) } else { (1024, 1024) };
-        self.work.fill(passed * work);
-        self.waste.fill(passed * waste);
+        let all_rate = percent(self.settings.all_percent);
+        let rate = |rate: i64| if self.readers { rate } else { 1024 };
+        self.work.fill(passed * rate(work_rate));
+        self.all.fill(passed * rate(all_rate));
+        self.waste.fill(passed * rate(waste_rate));
         self.readers = readers;
         if !readers {
-            (self.work.stopped, self.waste.stopped) = (false, false);
+            for bucket in [&mut self.work, &mut self.all, &mut self.waste] {
+                bucket.stopped = false;
+            }
             return Gate::Open;
         }
-        if let Some(wait_ns) = self.work.wait_ns(work_rate) {
+        let waits = [self.work.wait_ns(work_rate), self.all.wait_ns(all_rate)];
+        if let Some(wait_ns) = waits.into_iter().flatten().max() {
             return Gate::Closed { until_ns: now_ns.saturating_add(wait_ns) };
         }
         if let Some(wait_ns) = self.waste.wait_ns(waste_rate) {
@@ -155,20 +174,28 @@ impl Governor {
     /// Hears what the work on a packet took and was good for.
     #[inline]
     pub fn took(&mut self, now_ns: u64, cost_ns: u32, took: Took) {
-        self.spent(cost_ns);
+        self.all.take(cost_ns);
         match took {
-            Took::Useful => {}
-            Took::Protected => {
-                self.guard_until_ns = now_ns.saturating_add(self.settings.guard_ns);
-            }
+            Took::Useful { .. } => self.work.take(cost_ns),
+            Took::Elsewhere { .. } => {}
             Took::Wasted => self.waste.take(cost_ns),
+        }
+        if let Took::Useful { protected: true } | Took::Elsewhere { protected: true } = took {
+            self.guard_until_ns = now_ns.saturating_add(self.settings.guard_ns);
         }
     }
 
-    /// Hears of other packet work: interrupts, signals, the backlog.
+    /// Hears of protocol work, for the readers of this CPU as far as is known.
     #[inline]
     pub fn spent(&mut self, cost_ns: u32) {
+        self.all.take(cost_ns);
         self.work.take(cost_ns);
+    }
+
+    /// Hears of interrupts and signals.
+    #[inline]
+    pub fn interrupted(&mut self, cost_ns: u32) {
+        self.all.take(cost_ns);
     }
 
     /// Returns whether somebody is to be protected.

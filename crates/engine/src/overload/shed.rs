@@ -163,7 +163,7 @@ pub enum Verdict {
         /// To give back when the packet reaches its socket or is lost.
         ticket: Ticket,
         /// Whether its sender is one of those that lose nothing: see
-        /// [`Took::Protected`](super::Took::Protected).
+        /// [`Took`](super::Took).
         protected: bool,
     },
     /// Drop it.

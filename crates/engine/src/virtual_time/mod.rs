@@ -424,7 +424,7 @@ impl<P> VirtualTime<P> {
                 let took = at.cpu.take_took();
                 if let Some(governor) = self.world.governors.get_mut(cpu.index()) {
                     let narrow = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
-                    governor.spent(narrow(piece.interrupts_ns));
+                    governor.interrupted(narrow(piece.interrupts_ns));
                     match took {
                         Some(took) => governor.took(now_ns, narrow(ns), took),
                         None => governor.spent(narrow(ns)),

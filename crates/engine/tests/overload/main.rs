@@ -60,7 +60,7 @@ fn each_means_alone_and_together_against_livelock() {
     assert!(shed_at_16 > 2.0 * without && shed_at_16 < 0.05, "{shed_at_16}");
     // Half of the time for packets, though many of them find no room.
     let govern = inline(GOVERN);
-    assert!((0.70..0.76).contains(&govern), "{govern}");
+    assert!((0.65..0.76).contains(&govern), "{govern}");
     // Both: nearly all of the CPU is put to use.
     let both = inline(Means { govern: true, ..SHED });
     assert!(both > 0.95, "{both}");
@@ -136,7 +136,7 @@ fn many_small_flows_stay_on_the_cpu_of_their_readers() {
     assert_eq!((report.control.moves().placed, report.reordered), (0, 0));
     // Each packet wakes its reader: 400 ns, and 600 to switch to it.
     let one = 1e9 / (675.0 + 1_500.0 + 1_000.0);
-    assert!(report.read_per_s() > 0.95 * one, "{} of {one}", report.read_per_s());
+    assert!(report.read_per_s() > 0.9 * one, "{} of {one}", report.read_per_s());
 }
 
 /// One flow of a twentieth of what the CPU carries, familiar, beside a flood that its CPU can

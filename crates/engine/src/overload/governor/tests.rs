@@ -18,6 +18,13 @@ struct Toy {
     idle_ns: u64,
 }
 
+const TOOK: [Took; 5] = [
+    Took::Useful { protected: false },
+    Took::Useful { protected: true },
+    Took::Elsewhere { protected: false },
+    Took::Elsewhere { protected: true },
+    Took::Wasted,
+];
 const TAKE_NS: u32 = 160;
 const PROTOCOL_NS: u32 = 540;
 const READ_NS: u64 = 1_500;
@@ -73,8 +80,8 @@ impl Toy {
         let full = self.queues[socket] >= ROOM;
         let (cost, took) = match (full, self.lost[socket] > 0) {
             (true, _) => (TAKE_NS, Took::Wasted),
-            (false, true) => (TAKE_NS + PROTOCOL_NS, Took::Useful),
-            (false, false) => (TAKE_NS + PROTOCOL_NS, Took::Protected),
+            (false, true) => (TAKE_NS + PROTOCOL_NS, Took::Useful { protected: false }),
+            (false, false) => (TAKE_NS + PROTOCOL_NS, Took::Useful { protected: true }),
         };
         self.now_ns += u64::from(cost);
         if let Some(governor) = &mut self.governor {
@@ -164,7 +171,7 @@ fn while_no_reader_could_run_there_is_no_limit() {
 #[test]
 fn packet_work_gets_its_part_of_the_time_and_no_more() {
     let settings = GovernorSettings::default();
-    for took in [Took::Useful, Took::Wasted, Took::Protected] {
+    for took in TOOK {
         let mut governor = Governor::new(settings);
         let (mut now, mut work) = (0u64, 0u64);
         governor.ask(0, true);
@@ -184,7 +191,8 @@ fn packet_work_gets_its_part_of_the_time_and_no_more() {
             }
         }
         let most = match took {
-            Took::Useful | Took::Protected => now / 2,
+            Took::Useful { .. } => now / 2,
+            Took::Elsewhere { .. } => now * 87 / 100,
             Took::Wasted => now / 64,
         };
         let bound = most + u64::from(settings.burst_ns) + 700;
@@ -198,7 +206,7 @@ fn any_time_is_taken_without_panic() {
         Governor::new(GovernorSettings { burst_ns: 0, ..GovernorSettings::default() });
     for now in [0, u64::MAX, 5, u64::MAX / 2, u64::MAX] {
         governor.ask(now, true);
-        for took in [Took::Useful, Took::Protected, Took::Wasted] {
+        for took in TOOK {
             governor.took(now, u32::MAX, took);
         }
     }
