@@ -28,6 +28,14 @@
 //! There is one pile, not one for each NUMA node, so the limit is never overshot and the order is
 //! that of arrival. And what is left in a closed queue is counted ([`Event::Discarded`]).
 //!
+//! # Between flows
+//!
+//! The queue is one line: what is admitted is read in that order, whoever sent it. A flow that sends
+//! more than is read fills it, and then every flow loses the share that arrives while it is full, a
+//! quiet one too. What is promised is that each drop is counted and stamped on the next datagram
+//! ([`Datagram::drops_before`]), and that the credit says so before packets are worked on; limits for
+//! single flows or prefixes are for who admits, before the queue.
+//!
 //! # What adds up
 //!
 //! Offered = delivered + each cause of a drop + waiting + discarded, at any moment at which nobody
