@@ -48,9 +48,9 @@ fn an_interface_is_attached_looked_at_and_let_go() {
     assert_eq!(inside("status").out, "nothing is attached in this network namespace\n");
     assert_eq!(inside("attach no-such").code, 1);
 
-    let (child, mut out, first) =
-        attached(&pair, "attach rx0 --cpus 0 --mode native --table-entries 1k");
-    assert_eq!(first, "attached to rx0 in native mode: flow-aware, CPUs 0, 1024 flows a table\n");
+    let (child, mut out, first) = attached(&pair, "attach rx0 --mode native --table-entries 1k");
+    assert!(first.starts_with("attached to rx0 in native mode: flow-aware, CPUs "), "{first}");
+    assert!(first.ends_with(", 1024 flows a table\n"), "{first}");
     let receiver = pair.sink.run(|| UdpSocket::bind((Pair::SINK_V4, 0)).unwrap()).unwrap();
     let sender = pair.source.run(|| UdpSocket::bind((Pair::SOURCE_V4, 0)).unwrap()).unwrap();
     receiver.connect(sender.local_addr().unwrap()).unwrap();
@@ -64,8 +64,9 @@ fn an_interface_is_attached_looked_at_and_let_go() {
     assert_eq!(json["schema_version"], 1);
     assert_eq!((&one["interface"], &one["mode"]), (&"rx0".into(), &"native".into()));
     assert_eq!(one["flows"]["udp"], 1);
-    assert_eq!(one["classes"]["udp"]["hit"], 9);
-    assert_eq!(one["classes"]["udp"]["miss"], 1);
+    let udp = |reason: &str| one["classes"]["udp"][reason].as_u64().unwrap();
+    // Held: found, and not yet moved to where its reader now runs.
+    assert_eq!((udp("hit") + udp("held"), udp("miss")), (9, 1));
     assert!(inside("status").out.starts_with("rx0  native mode, program "));
 
     let second = inside("attach rx0");
