@@ -56,9 +56,11 @@ pub struct SinkReport {
 }
 
 impl SinkReport {
-    /// Returns datagrams a second, between the first and the last.
+    /// Returns datagrams a second, between the first and the last; of the whole run where all came with
+    /// one call.
     pub fn rate(&self) -> f64 {
-        rate(self.received, self.receiving)
+        let time = if self.receiving.is_zero() { self.elapsed } else { self.receiving };
+        rate(self.received, time)
     }
 
     /// Returns CPU time of the readers a datagram, in ns; 0 if none came.
