@@ -46,9 +46,16 @@ impl CalibrateReport {
     pub fn to_toml(&self, host: &HostFacts) -> String {
         let mut text = format!(
             "# Measured by rxsteer bench calibrate on {} {}, {}, CPUs {}.\n\
-             # Costs that are not here keep their defaults.\n\n[costs]\n",
+             # Costs that are not here keep their defaults.\n\n",
             host.kernel, host.machine, host.cpu_model, host.online
         );
+        if !host.online.is_empty() {
+            writeln!(text, "cpus = {:?}", host.online).expect("a string takes all");
+        }
+        if !host.caches.is_empty() {
+            writeln!(text, "caches = {:?}", host.caches).expect("a string takes all");
+        }
+        text.push_str("\n[costs]\n");
         for Cost { name, ns, how } in &self.costs {
             writeln!(text, "{name} = {ns} # {how}").expect("a string takes all");
         }

@@ -24,6 +24,12 @@ use crate::traffic::FIRST_PORT;
 use crate::watch::Progress;
 use crate::{BenchError, Watch};
 
+/// Requests that are asked before answers are looked for.
+const MOST_AT_ONCE: u32 = 64;
+
+/// How long after the end requests that were due before it are still asked, in ns.
+const LATE_NS: u64 = 500_000_000;
+
 /// Most requests of a thread that wait for an answer in an open loop.
 const MOST_WAITING: usize = 1 << 20;
 
@@ -227,19 +233,20 @@ impl<'a> Asker<'a> {
         }
         loop {
             let now = self.now_ns();
-            if now >= end_ns && !is_over {
-                // What fell due before the end is asked, also by who comes late.
-                self.ask_what_is_due(end_ns.saturating_sub(1), false)?;
-            }
+            let until = now.min(end_ns.saturating_sub(1));
+            let mut next_due = if is_over { None } else { self.ask_what_is_due(until)? };
             let enough = self.progress.count.load(Ordering::Relaxed) >= self.spec.until.count;
-            if !is_over && (now >= end_ns || enough || watch.is_stopped()) {
+            // What fell due before the end is asked, also by who comes late, but not for ever.
+            let is_late = next_due.is_some_and(|due| due <= until) && now < end_ns + LATE_NS;
+            if !is_over && (now >= end_ns && !is_late || enough || watch.is_stopped()) {
                 is_over = true;
+                next_due = None;
+                self.skip_what_is_due(until);
                 self.outcome.elapsed = self.start.elapsed();
             }
             if is_over && self.waiting == 0 {
                 break;
             }
-            let next_due = self.ask_what_is_due(now, is_over)?;
             let timeout = match next_due {
                 // Too short for a timer of milliseconds: look again at once.
                 Some(due) => (due.saturating_sub(self.now_ns()) / 1_000_000).min(50) as u16,
@@ -251,7 +258,14 @@ impl<'a> Asker<'a> {
             };
             for event in &events[..ready] {
                 let index = event.data() as usize;
-                let answers = self.take(index).during(|| "take an answer".into())?;
+                let mut answers = self.take(index).during(|| "take an answer".into())?;
+                // In a closed loop there is one at a time; in an open one as many as are asked.
+                for _ in 1..MOST_AT_ONCE {
+                    if self.spec.pace == Pace::Closed || answers == 0 {
+                        break;
+                    }
+                    answers = self.take(index).during(|| "take an answer".into())?;
+                }
                 if answers > 0 && self.spec.pace == Pace::Closed && !is_over {
                     let now = self.now_ns();
                     self.ask(index, now).during(|| "ask".into())?;
@@ -268,28 +282,44 @@ impl<'a> Asker<'a> {
     }
 
     /// Asks what is due in an open loop and returns when the next request is.
-    fn ask_what_is_due(&mut self, now: u64, is_over: bool) -> Result<Option<u64>, BenchError> {
+    ///
+    /// Not more than [`MOST_AT_ONCE`], so that answers are taken in between; then the time that is
+    /// returned has passed.
+    fn ask_what_is_due(&mut self, now: u64) -> Result<Option<u64>, BenchError> {
         let Pace::Open(rate) = self.spec.pace else { return Ok(None) };
-        if is_over {
-            return Ok(None);
-        }
-        let (place, threads) = self.place;
-        loop {
-            // Request k of all falls due at k / rate; this thread has every so many-th.
-            let k = u128::from(self.next_number) * threads as u128 + place as u128;
-            let due = (k * 1_000_000_000 / u128::from(rate)) as u64;
+        for _ in 0..MOST_AT_ONCE {
+            let due = self.next_due(rate);
             if due > now {
                 return Ok(Some(due));
             }
-            let index = self.next_flow;
-            self.next_flow = (index + 1) % self.flows.len();
             if self.waiting >= MOST_WAITING {
-                self.next_number += 1;
-                self.outcome.skipped += 1;
+                self.skip_what_is_due(now);
                 continue;
             }
+            let index = self.next_flow;
+            self.next_flow = (index + 1) % self.flows.len();
             self.ask(index, due).during(|| "ask".into())?;
         }
+        Ok(Some(self.next_due(rate)))
+    }
+
+    /// Returns when the next request falls due: of all, request k at k / rate; this thread has every
+    /// so many-th.
+    fn next_due(&self, rate: u64) -> u64 {
+        let (place, threads) = self.place;
+        let k = u128::from(self.next_number) * threads as u128 + place as u128;
+        u64::try_from(k * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX)
+    }
+
+    /// Counts the requests that are due by `now` and are not asked.
+    fn skip_what_is_due(&mut self, now: u64) {
+        let Pace::Open(rate) = self.spec.pace else { return };
+        let (place, threads) = self.place;
+        // The first k that is due later.
+        let later = ((u128::from(now) + 1) * u128::from(rate)).div_ceil(1_000_000_000);
+        let number = later.saturating_sub(place as u128).div_ceil(threads as u128) as u64;
+        self.outcome.skipped += number.saturating_sub(self.next_number);
+        self.next_number = self.next_number.max(number);
     }
 
     /// Asks a request that was due at this time.

@@ -38,7 +38,7 @@ pub struct RrReport {
     pub lost: u64,
     /// Answers that came after their request had been given up, or to none.
     pub late: u64,
-    /// Requests that fell due and were not asked, since too many waited already.
+    /// Requests that fell due and were not asked in time already.
     pub skipped: u64,
     /// From the first request to the end.
     #[serde(rename = "elapsed_ns", serialize_with = "as_ns")]

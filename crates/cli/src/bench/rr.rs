@@ -89,7 +89,7 @@ fn asking(out: &mut dyn Write, report: &RrReport) -> io::Result<()> {
     for (number, what) in [
         (report.lost, "lost"),
         (report.late, "too late"),
-        (report.skipped, "not asked, since too many waited"),
+        (report.skipped, "not asked in time"),
     ] {
         if number > 0 {
             write!(out, ", {} {what}", grouped(number))?;
