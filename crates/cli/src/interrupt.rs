@@ -1,4 +1,5 @@
-//! Ctrl-C in a long replay: the first asks for the result so far, the second ends at once.
+//! Ctrl-C, a polite kill or a closed terminal: the first asks for the result so far and that what was
+//! set is put back, the second ends at once.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,12 +11,15 @@ pub(crate) fn watch() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     #[cfg(unix)]
     {
-        use signal_hook::consts::SIGINT;
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         use signal_hook::flag::{register, register_conditional_shutdown};
         // In this order: the second one looks whether the first one was there before.
-        let shutdown = register_conditional_shutdown(SIGINT, 130, Arc::clone(&flag));
-        if shutdown.is_ok() {
-            let _ = register(SIGINT, Arc::clone(&flag));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let code = 128 + signal;
+            let shutdown = register_conditional_shutdown(signal, code, Arc::clone(&flag));
+            if shutdown.is_ok() {
+                let _ = register(signal, Arc::clone(&flag));
+            }
         }
     }
     flag

@@ -20,7 +20,7 @@ mod verifier;
 pub use attach::{
     AttachError, AttachedMode, Attachment, Counters, CpuCounters, Finding, LivePolicy, Mode,
     NoSuchChoice, OnInterface, Settings, Status, StatusError, Weight, check_attachment,
-    programs_on_interfaces, status,
+    look_at_interface, programs_on_interfaces, status,
 };
 pub use btf::BtfError;
 pub use capabilities::{Capability, missing_capabilities};

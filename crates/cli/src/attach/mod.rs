@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rxsteer_kernel::{Attachment, Weight, check_attachment, host_cpus};
+use rxsteer_kernel::{Attachment, Weight, check_attachment, host_cpus, look_at_interface};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 pub use status::run as run_status;
@@ -31,13 +31,17 @@ const TURNS_OF_UPKEEP: u32 = 10;
 /// Wrong usage, and the step that failed.
 pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     let host = host_cpus().context("cannot ask for the CPUs of this host")?;
-    let Asked { settings, left_out } =
-        Asked::new(args, &host, |path| std::fs::read_to_string(path))?;
+    let Asked { settings, left_out } = Asked::new(args, &host, read_bounded)?;
     if !left_out.is_empty() {
         terminal.note(format_args!("--cpus: {left_out}"));
     }
     if args.check {
         return check(&settings, terminal);
+    }
+    for finding in look_at_interface(&settings) {
+        if finding.weight > Weight::Fine {
+            terminal.note(format_args!("{}: {}", finding.about, finding.text));
+        }
     }
     let end = end()?;
     let mut attachment = Attachment::new(settings)?;
@@ -73,6 +77,18 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
+/// Reads a settings file of at most 1 MiB.
+fn read_bounded(path: &std::path::Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let most = rxsteer_lab::config::MAX_BYTES as u64;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > most {
+        return Err(std::io::Error::other("the file is larger than 1 MiB"));
+    }
+    Ok(text)
+}
+
 /// Says what an attachment would meet.
 fn check(settings: &rxsteer_kernel::Settings, terminal: &Terminal) -> anyhow::Result<Exit> {
     let findings = check_attachment(settings);
@@ -81,6 +97,7 @@ fn check(settings: &rxsteer_kernel::Settings, terminal: &Terminal) -> anyhow::Re
         let word = match finding.weight {
             Weight::Fine => "fine",
             Weight::Note => "note",
+            Weight::Warns => "WARN",
             Weight::Blocks => "NO",
         };
         writeln!(out, "{word:<5} {:<15} {}", finding.about, finding.text)?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use rxsteer_core::steer::{Class, Reason};
 use rxsteer_core::table::Recorded;
-use rxsteer_kernel::{Status, status};
+use rxsteer_kernel::{Status, missing_capabilities, status};
 use serde_json::{Map, Value, json};
 
 use super::args::StatusArgs;
@@ -20,6 +20,11 @@ const SCHEMA_VERSION: u32 = 1;
 /// # Errors
 /// What the kernel refused, and the output.
 pub fn run(args: &StatusArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let missing = missing_capabilities();
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        anyhow::bail!("cannot see what is attached: this process lacks {}", names.join(", "));
+    }
     let all = status()?;
     if args.json {
         let mut out = terminal.data();

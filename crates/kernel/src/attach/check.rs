@@ -17,6 +17,8 @@ pub enum Weight {
     Fine,
     /// It will work, but something is worth knowing.
     Note,
+    /// It will work, and lose packets unless something is done.
+    Warns,
     /// It will not work.
     Blocks,
 }
@@ -35,6 +37,16 @@ pub struct Finding {
 /// Most bytes of an IP packet that fit in a page with all that native XDP needs beside them, on
 /// machines with pages of 4096 bytes.
 const MTU_OF_A_PAGE: u32 = 3498;
+
+/// Looks at what costs no more than asking for it: the interface, and the kernel's own steering.
+/// For saying it when an attachment begins.
+pub fn look_at_interface(settings: &Settings) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut say = |weight, about, text: String| findings.push(Finding { weight, about, text });
+    interface(settings, &mut say);
+    rivals(settings, &mut say);
+    findings
+}
 
 /// Looks at all that an attachment with these settings needs.
 ///
@@ -117,9 +129,11 @@ fn interface(settings: &Settings, say: &mut impl FnMut(Weight, &'static str, Str
         say(Weight::Note, "queues", text);
     }
     if link.kind == "veth" {
-        let text = "the sender at the other end must not leave checksums to the device (ethtool -K PEER \
-                    tx off): packets that XDP moves to another CPU are checked again";
-        say(Weight::Note, "veth", text.into());
+        let text = "if the other end leaves checksums to its device, which is the default of veth, TCP and \
+                    UDP packets will be LOST as wrong checksums: XDP cannot tell the CPU that it moves \
+                    them to that nobody wrote these. Do `ethtool -K PEER tx off` at the other end; the \
+                    losses are InCsumErrors of `nstat -az` here";
+        say(Weight::Warns, "veth", text.into());
     }
 }
 

@@ -29,7 +29,7 @@ use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::table::Epoch;
 use rxsteer_ebpf::{Config, MAX_CPUS, MAX_QUEUES, cpu_state, map, program};
 
-pub use check::{Finding, Weight, check_attachment};
+pub use check::{Finding, Weight, check_attachment, look_at_interface};
 pub use counters::{Counters, CpuCounters};
 pub use error::AttachError;
 pub use interface::{AttachedMode, OnInterface, programs_on_interfaces};
