@@ -64,8 +64,17 @@ impl FromStr for Setting {
     }
 }
 
+/// Parts that the path of a value may have.
+const MOST_PARTS: usize = 16;
+
 /// Puts a value in its place; tables on the way are made, elements of lists are not.
 pub(super) fn put(document: &mut Table, key: &str, value: &Value) -> Result<(), SettingError> {
+    if key.split('.').nth(MOST_PARTS).is_some() {
+        let begin: String = key.chars().take(40).collect();
+        return Err(SettingError(format!(
+            "`{begin}...`: more than {MOST_PARTS} parts; no value is that deep"
+        )));
+    }
     let no = |why: String| Err(SettingError(format!("`{key}`: {why}")));
     let mut parts: Vec<&str> = key.split('.').collect();
     let last = parts.pop().unwrap_or_default();
@@ -105,6 +114,15 @@ fn element<'a>(list: &'a mut [Value], which: &str) -> Option<&'a mut Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_without_end_is_refused_before_it_is_walked() {
+        let key = format!("{}x", "a.".repeat(60_000));
+        let refused = put(&mut Table::new(), &key, &Value::Integer(1)).unwrap_err();
+        assert!(refused.0.contains("more than 16 parts") && refused.0.len() < 200, "{}", refused.0);
+        let deepest = format!("{}x", "a.".repeat(15));
+        assert!(put(&mut Table::new(), &deepest, &Value::Integer(1)).is_ok());
+    }
 
     fn patched(text: &str, setting: &str) -> Result<String, SettingError> {
         let mut document: Table = toml::from_str(text).unwrap();
