@@ -25,8 +25,13 @@ pub(super) const COLOURS: [RGBColor; PolicyKind::ALL.len()] = [
 
 /// Returns the colour of a policy, the same in every plot.
 pub(super) fn colour(policy: &str) -> RGBColor {
-    let place = PolicyKind::ALL.iter().position(|kind| kind.name() == policy).unwrap_or(0);
-    COLOURS[place % COLOURS.len()]
+    colour_or(policy, 0)
+}
+
+/// Returns the colour of a policy, or of the `place`-th of other names.
+pub(super) fn colour_or(name: &str, place: usize) -> RGBColor {
+    let policy = PolicyKind::ALL.iter().position(|kind| kind.name() == name);
+    COLOURS[policy.unwrap_or(place) % COLOURS.len()]
 }
 
 /// Size of a plot in pixels.

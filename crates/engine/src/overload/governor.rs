@@ -111,6 +111,8 @@ pub struct Governor {
     waste: Bucket,
     last_ns: u64,
     readers: bool,
+    /// The last packet that was let in went to another CPU.
+    elsewhere: bool,
     guard_until_ns: u64,
 }
 
@@ -134,6 +136,7 @@ impl Governor {
             waste: bucket,
             last_ns: 0,
             readers: false,
+            elsewhere: false,
             guard_until_ns: 0,
         }
     }
@@ -176,9 +179,12 @@ impl Governor {
     pub fn took(&mut self, now_ns: u64, cost_ns: u32, took: Took) {
         self.all.take(cost_ns);
         match took {
-            Took::Useful { .. } => self.work.take(cost_ns),
-            Took::Elsewhere { .. } => {}
+            Took::Useful { .. } => self.elsewhere = false,
+            Took::Elsewhere { .. } => self.elsewhere = true,
             Took::Wasted => self.waste.take(cost_ns),
+        }
+        if !self.elsewhere {
+            self.work.take(cost_ns);
         }
         if let Took::Useful { protected: true } | Took::Elsewhere { protected: true } = took {
             self.guard_until_ns = now_ns.saturating_add(self.settings.guard_ns);
@@ -192,10 +198,14 @@ impl Governor {
         self.work.take(cost_ns);
     }
 
-    /// Hears of interrupts and signals.
+    /// Hears of interrupts and signals. As what is shed, they are for whom the last packet was: an interrupt for each
+    /// packet of readers of this CPU is what leaves them no time at loads that just fit.
     #[inline]
     pub fn interrupted(&mut self, cost_ns: u32) {
         self.all.take(cost_ns);
+        if !self.elsewhere {
+            self.work.take(cost_ns);
+        }
     }
 
     /// Returns whether somebody is to be protected.

@@ -4,10 +4,19 @@
 use plotters::prelude::*;
 use rxsteer_lab::experiment::{ExperimentReport, Measure, PlotReport};
 
-use super::super::plot::{Area, Drawn, GRID, INK, Line, colour, short, size, svg};
+use super::super::plot::{Area, Drawn, GRID, INK, Line, colour_or, short, size, svg};
 
 /// Height of the legend above a plot, in pixels.
 const LEGEND: u32 = 26;
+/// Size of the names of cases, and the width of a letter of them, in pixels.
+const LABEL: i32 = 11;
+const LETTER: u32 = 6;
+/// Lines that the name of a case may take.
+const LABEL_LINES: usize = 4;
+/// Width that the cases share, in pixels.
+const PLOT_WIDTH: u32 = 770;
+/// Ratio of the largest to the smallest value from which an axis multiplies rather than adds.
+const WIDE: f64 = 1000.0;
 
 /// Returns a plot for a page, or `None` if there is nothing to show.
 pub(super) fn svg_of(report: &ExperimentReport, plot: &PlotReport) -> Option<String> {
@@ -82,8 +91,8 @@ fn over_time(report: &ExperimentReport, plot: &PlotReport, factor: f64) -> Vec<L
 fn legend(root: &Area<'_>, names: &[String]) -> Drawn {
     let style = ("sans-serif", 12, &INK).into_text_style(root);
     let mut x = 60;
-    for name in names {
-        let square = Rectangle::new([(x, 10), (x + 11, 21)], colour(name).filled());
+    for (place, name) in names.iter().enumerate() {
+        let square = Rectangle::new([(x, 10), (x + 11, 21)], colour_or(name, place).filled());
         root.draw(&square)?;
         root.draw_text(name, &style, (x + 16, 10))?;
         x += 34 + 7 * name.chars().count() as i32;
@@ -108,7 +117,7 @@ fn bars(report: &ExperimentReport, measure: &str, factor: f64, y_name: &str) -> 
         let (_, area) = root.split_vertically(LEGEND);
         let mut chart = ChartBuilder::on(&area)
             .margin(8)
-            .x_label_area_size(if count > 1 { 30 } else { 8 })
+            .x_label_area_size(if count > 1 { 6 + LABEL * LABEL_LINES as i32 } else { 8 })
             .y_label_area_size(62)
             .build_cartesian_2d(0.0..count as f64, 0.0..(top * 1.08).max(1e-9))?;
         chart
@@ -122,24 +131,26 @@ fn bars(report: &ExperimentReport, measure: &str, factor: f64, y_name: &str) -> 
             .y_label_formatter(&|y| long(*y))
             .y_desc(y_name)
             .draw()?;
+        let drawn = |case: &str| names.iter().filter(|name| value(case, name).is_some()).count();
+        let most = report.cases.iter().map(|case| drawn(&case.case)).max().unwrap_or(1);
+        let width = 0.86 / most.max(1) as f64;
         for (group, case) in report.cases.iter().enumerate() {
-            let here: Vec<&String> =
-                names.iter().filter(|name| value(&case.case, name).is_some()).collect();
-            let width = 0.86 / here.len().max(1) as f64;
-            for (place, name) in here.into_iter().enumerate() {
-                let left = group as f64 + 0.07 + width * place as f64;
-                let height = value(&case.case, name).unwrap_or(0.0) * factor;
-                let bar = [(left, 0.0), (left + width * 0.92, height)];
-                chart.draw_series([Rectangle::new(bar, colour(name).filled())])?;
+            let mut left = group as f64 + 0.07;
+            for (place, name) in names.iter().enumerate() {
+                let Some(height) = value(&case.case, name) else { continue };
+                let bar = [(left, 0.0), (left + width * 0.92, height * factor)];
+                chart.draw_series([Rectangle::new(bar, colour_or(name, place).filled())])?;
+                left += width;
             }
         }
         if count > 1 {
-            let size = if count > 6 { 9 } else { 12 };
-            let style = ("sans-serif", size, &INK).into_text_style(root);
+            let style = ("sans-serif", LABEL, &INK).into_text_style(root);
+            let room = (PLOT_WIDTH / count as u32 / LETTER).max(1) as usize;
             for (group, case) in report.cases.iter().enumerate() {
                 let (x, y) = chart.backend_coord(&(group as f64 + 0.07, 0.0));
-                let (line, below) = if group % 2 == 0 || count <= 6 { (6, 0) } else { (6, 11) };
-                root.draw_text(&case.case, &style, (x, y + line + below))?;
+                for (line, text) in wrapped(&case.case, room).iter().take(LABEL_LINES).enumerate() {
+                    root.draw_text(text, &style, (x, y + 6 + line as i32 * LABEL))?;
+                }
             }
         }
         Ok(())
@@ -153,6 +164,13 @@ fn curves(lines: &[Line], x_name: &str, y_name: &str, doubling: bool) -> Option<
     let low_x = all().map(|p| scale(p.0)).fold(f64::INFINITY, f64::min);
     let high_x = all().map(|p| scale(p.0)).fold(f64::NEG_INFINITY, f64::max);
     let high_y = all().map(|p| p.1).fold(0.0, f64::max);
+    let low_y = all().map(|p| p.1).fold(f64::INFINITY, f64::min);
+    let wide = low_y > 0.0 && high_y / low_y >= WIDE;
+    let tall = move |y: f64| if wide { y.log10() } else { y };
+    let y_range = match wide {
+        true => low_y.log10().floor()..high_y.log10().ceil(),
+        false => 0.0..high_y.max(1e-9) * 1.05,
+    };
     let names: Vec<String> = lines.iter().map(|line| line.name.clone()).collect();
     svg(|root| {
         legend(root, &names)?;
@@ -162,7 +180,7 @@ fn curves(lines: &[Line], x_name: &str, y_name: &str, doubling: bool) -> Option<
             .margin_right(24)
             .x_label_area_size(36)
             .y_label_area_size(62)
-            .build_cartesian_2d(low_x..high_x.max(low_x + 1e-9), 0.0..high_y.max(1e-9) * 1.05)?;
+            .build_cartesian_2d(low_x..high_x.max(low_x + 1e-9), y_range)?;
         let labels = if doubling { (high_x - low_x).round() as usize + 1 } else { 10 };
         chart
             .configure_mesh()
@@ -174,17 +192,34 @@ fn curves(lines: &[Line], x_name: &str, y_name: &str, doubling: bool) -> Option<
             .x_label_formatter(&|x| {
                 if doubling { size(x.exp2().round() as u64) } else { short(*x) }
             })
-            .y_label_formatter(&|y| long(*y))
+            .y_label_formatter(&|y| long(if wide { 10f64.powf(*y) } else { *y }))
             .x_desc(x_name)
             .y_desc(y_name)
             .draw()?;
-        for line in lines {
-            let style = colour(&line.name).stroke_width(2);
-            let points = line.points.iter().map(|(x, y)| (scale(*x), *y));
+        for (place, line) in lines.iter().enumerate() {
+            let style = colour_or(&line.name, place).stroke_width(2);
+            let points = line.points.iter().map(|(x, y)| (scale(*x), tall(*y)));
             chart.draw_series(LineSeries::new(points, style))?;
         }
         Ok(())
     })
+}
+
+/// Returns a name in lines of at most `room` letters, cut between words where there are some.
+fn wrapped(name: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in name.split(' ') {
+        let line = lines.last_mut().expect("there is one from the beginning");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
 
 /// Returns a number on an axis, with k and M from a thousand on.
@@ -193,5 +228,23 @@ fn long(y: f64) -> String {
         _ if y >= 1e6 => format!("{} M", short(y / 1e6)),
         _ if y >= 1e4 => format!("{} k", short(y / 1e3)),
         _ => short(y),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_cut_between_words() {
+        assert_eq!(wrapped("16 cores, 1 queue, mask", 10), ["16 cores,", "1 queue,", "mask"]);
+        assert_eq!(wrapped("a", 1), ["a"]);
+        assert_eq!(wrapped("unbreakable word", 3), ["unbreakable", "word"], "a word stays whole");
+    }
+
+    #[test]
+    fn names_that_are_no_policies_can_be_told_apart() {
+        assert_ne!(colour_or("two-tables", 0), colour_or("three-tables", 1));
+        assert_eq!(colour_or("rps", 0), colour_or("rps", 5), "a policy has its own");
     }
 }
