@@ -360,7 +360,7 @@ fn the_advice_of_the_sample_can_be_acted_upon() {
     let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
     // The mask of the sample's host has the IRQ CPU, which is the hot one: what to try is said.
     assert!(text.contains("rps_cpus fe keeps IRQ CPU 0") && text.contains("--rps-cpus 1-7"));
-    assert!(text.contains("flow-aware carries") && text.contains("cannot be attached to a kernel"));
+    assert!(text.contains("flow-aware carries") && text.contains("rxsteer attach DEV"));
     assert!(text.contains("are taken to have 1 reader each"), "{text}");
     let off = rxsteer("replay --rps-cpus 1-7").out;
     assert!(off.contains("echo fe > /sys/class/net/DEV/queues/rx-0/rps_cpus"), "{off}");
