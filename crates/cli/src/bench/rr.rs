@@ -86,11 +86,9 @@ fn asking(out: &mut dyn Write, report: &RrReport) -> io::Result<()> {
         seconds(report.elapsed),
         count(report.rate() as u64),
     )?;
-    for (number, what) in [
-        (report.lost, "lost"),
-        (report.late, "too late"),
-        (report.skipped, "not asked in time"),
-    ] {
+    for (number, what) in
+        [(report.lost, "lost"), (report.late, "too late"), (report.skipped, "not asked in time")]
+    {
         if number > 0 {
             write!(out, ", {} {what}", grouped(number))?;
         }
