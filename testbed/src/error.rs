@@ -45,8 +45,11 @@ pub enum TestbedError {
         /// The option with which the kernel would have to be built.
         option: &'static str,
     },
-    /// A journal of changed settings cannot be read.
-    #[error("journal {file}, line {line}: {message}")]
+    /// A line of a journal of changed settings cannot be undone.
+    #[error(
+        "journal {file}, line {line}: {message}; put that setting back by hand if it needs it, and \
+         remove the file"
+    )]
     Journal {
         /// Path of the journal.
         file: String,

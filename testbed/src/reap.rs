@@ -32,7 +32,7 @@ impl Reaped {
 /// ended. Two processes may do this at once.
 ///
 /// # Errors
-/// If the directories cannot be read, or a journal is damaged.
+/// If the directories cannot be read. What is wrong with a journal is told in [`Restored::left`].
 pub fn reap() -> Result<Reaped, TestbedError> {
     let settings = restore(JOURNAL_DIR.as_ref())?;
     let mut namespaces = Vec::new();

@@ -74,6 +74,9 @@ pub struct Restored {
     pub back: Vec<Change>,
     /// Changes of files that are no more: of a device or a namespace that was removed.
     pub gone: Vec<Change>,
+    /// What could not be undone, with its file, the reason and what to do. Its lines are all that is
+    /// left of that journal, so it is told again until somebody has looked after it.
+    pub left: Vec<String>,
 }
 
 /// Where changes are written down before they are made.
@@ -153,9 +156,16 @@ impl Settings {
     /// has ended.
     pub fn put_back(mut self) -> Result<Restored, TestbedError> {
         let changes = std::mem::take(&mut self.changes);
-        let restored = undo(&changes)?;
-        self.end();
-        Ok(restored)
+        let mut restored = Restored::default();
+        let failed = changes.iter().rev().filter_map(|change| undo(change, &mut restored).err());
+        // All of them, also if one fails.
+        match failed.collect::<Vec<_>>().into_iter().next() {
+            Some(error) => Err(error),
+            None => {
+                self.end();
+                Ok(restored)
+            }
+        }
     }
 
     fn end(&self) {
@@ -165,7 +175,10 @@ impl Settings {
 
 impl Drop for Settings {
     fn drop(&mut self) {
-        if undo(&self.changes).is_ok() && !self.changes.is_empty() || self.is_unused() {
+        let changes = std::mem::take(&mut self.changes);
+        let mut restored = Restored::default();
+        let failed = changes.iter().rev().filter(|change| undo(change, &mut restored).is_err());
+        if failed.count() == 0 && !changes.is_empty() || self.is_unused() {
             self.end();
         }
     }
@@ -180,8 +193,11 @@ impl Settings {
 
 /// Puts back the settings of all journals in `dir` whose owners are gone, and removes those.
 ///
+/// What cannot be read or put back keeps nothing else: it stays in its journal, alone, and is told in
+/// [`Restored::left`].
+///
 /// # Errors
-/// If a journal is damaged or a setting cannot be put back; that journal stays.
+/// If the directory cannot be listed.
 pub fn restore(dir: &Path) -> Result<Restored, TestbedError> {
     let mut all = Restored::default();
     let mut names = names_in(dir).during(|| format!("list {}", dir.display()))?;
@@ -192,59 +208,62 @@ pub fn restore(dir: &Path) -> Result<Restored, TestbedError> {
             continue;
         }
         let path = dir.join(&name);
-        let text = match fs::read_to_string(&path) {
-            // Another process was faster.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            text => text.during(|| format!("read {}", path.display()))?,
-        };
-        let restored = undo(&parse(&path, &text)?)?;
-        all.back.extend(restored.back);
-        all.gone.extend(restored.gone);
-        fs::remove_file(&path)
-            .or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            })
-            .during(|| format!("remove {}", path.display()))?;
+        if let Err(error) = restore_journal(&path, &mut all) {
+            all.left.push(error.to_string());
+        }
     }
     Ok(all)
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<Change>, TestbedError> {
+fn restore_journal(path: &Path, all: &mut Restored) -> Result<(), TestbedError> {
+    let bytes = match fs::read(path) {
+        // Another process was faster.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        bytes => bytes.during(|| format!("read the journal {}", path.display()))?,
+    };
+    let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     // A line without its end was being written when its owner died: the change was never made.
-    let whole = text.rfind('\n').map_or("", |end| text.get(..end).unwrap_or_default());
-    whole
-        .lines()
-        .enumerate()
-        .map(|(index, line)| {
-            serde_json::from_str(line).map_err(|error| TestbedError::Journal {
+    lines.pop();
+    let mut left = Vec::new();
+    for (index, line) in lines.into_iter().enumerate().rev() {
+        let undone = match serde_json::from_slice(line) {
+            Ok(change) => undo(&change, all).map_err(|error| error.to_string()),
+            Err(error) => Err(format!("damaged: {error}")),
+        };
+        if let Err(message) = undone {
+            let error = TestbedError::Journal {
                 file: path.display().to_string(),
                 line: index + 1,
-                message: error.to_string(),
-            })
-        })
-        .collect()
-}
-
-/// Undoes the changes, last first; all of them, also if one fails.
-fn undo(changes: &[Change]) -> Result<Restored, TestbedError> {
-    let mut restored = Restored::default();
-    let mut failed = None;
-    for change in changes.iter().rev() {
-        match write(&change.place, &change.path, &change.old) {
-            Ok(()) => restored.back.push(change.clone()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                restored.gone.push(change.clone());
-            }
-            Err(error) => {
-                failed.get_or_insert(TestbedError::Step {
-                    doing: format!("put {} back into {}", change.old, change.path),
-                    source: error,
-                });
-            }
+                message,
+            };
+            all.left.push(error.to_string());
+            left.push(line);
         }
     }
-    failed.map_or(Ok(restored), Err)
+    if left.is_empty() {
+        return match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.during(|| format!("remove {}", path.display())),
+        };
+    }
+    // What is back is not put back a second time, over what others may have set since.
+    let rest: Vec<u8> = left.iter().rev().flat_map(|line| [line, &b"\n"[..]].concat()).collect();
+    let new = path.with_extension("rest");
+    fs::write(&new, rest)
+        .and_then(|()| fs::rename(&new, path))
+        .during(|| format!("shorten the journal {}", path.display()))
+}
+
+/// Undoes a change, and records what became of it.
+fn undo(change: &Change, restored: &mut Restored) -> Result<(), TestbedError> {
+    match write(&change.place, &change.path, &change.old) {
+        Ok(()) => restored.back.push(change.clone()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            restored.gone.push(change.clone());
+        }
+        undone => undone.during(|| format!("put {} back into {}", change.old, change.path))?,
+    }
+    Ok(())
 }
 
 fn read(place: &Place, path: &str) -> io::Result<String> {
@@ -378,14 +397,44 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_journal_is_named_with_its_line_and_stays() {
+    fn a_damaged_line_is_named_and_keeps_nothing_else() {
         let dir = scratch("damaged");
-        let a = setting(&dir, "a", "9");
-        let path = journal_of_the_dead(&dir, &(line(&a, "1") + "{\"path\":7}\n"));
-        let error = restore(&dir).unwrap_err().to_string();
-        assert!(error.contains(&format!("{}, line 2: ", path.display())), "{error}");
-        assert!(path.exists());
-        assert_eq!(value(&a), "9");
+        let (a, b) = (setting(&dir, "a", "9"), setting(&dir, "b", "9"));
+        for damage in [&b"{\"path\":7}"[..], b"", b"\xff\xfe"] {
+            fs::write(&a, "9").unwrap();
+            fs::write(&b, "9").unwrap();
+            let path = journal_of_the_dead(&dir, "");
+            let whole = line(&a, "1");
+            fs::write(&path, [whole.as_bytes(), damage, b"\n"].concat()).unwrap();
+            let other = journal_of_the_dead(&dir, &line(&b, "1"));
+            let restored = restore(&dir).unwrap();
+            assert_eq!((value(&a).as_str(), value(&b).as_str()), ("1", "1"));
+            assert_eq!((restored.back.len(), restored.gone.len()), (2, 0));
+            let [said] = restored.left.as_slice() else { panic!("{restored:?}") };
+            let start = format!("journal {}, line 2: damaged: ", path.display());
+            assert!(said.starts_with(&start) && said.contains("remove the file"), "{said}");
+            assert!(!other.exists());
+            // It is told again, and what is back is left alone.
+            fs::write(&a, "5").unwrap();
+            let again = restore(&dir).unwrap();
+            assert_eq!((again.back.len(), again.left.len()), (0, 1));
+            assert_eq!(value(&a), "5");
+            assert_eq!(fs::read(&path).unwrap(), [damage, b"\n"].concat());
+            fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_file_does_not_take_back_stays_in_the_journal() {
+        let dir = scratch("refused");
+        let (a, b) = (setting(&dir, "a", "9"), dir.join("b"));
+        fs::create_dir(&b).unwrap();
+        let of_b = line(b.to_str().unwrap(), "1");
+        let path = journal_of_the_dead(&dir, &(of_b.clone() + &line(&a, "1")));
+        let restored = restore(&dir).unwrap();
+        assert_eq!((value(&a).as_str(), restored.back.len()), ("1", 1));
+        assert!(restored.left[0].contains(&format!("cannot put 1 back into {}", b.display())));
+        assert_eq!(fs::read_to_string(&path).unwrap(), of_b);
     }
 
     #[test]

@@ -56,6 +56,9 @@ fn testbed(terminal: &Terminal) -> anyhow::Result<Testbed> {
 fn pair(testbed: &Testbed, link: &Link) -> anyhow::Result<(Pair, Vec<Change>)> {
     let pair = Pair::new(testbed, &link.spec)?;
     let mut changes = Vec::new();
+    for left in &reaped.settings.left {
+        terminal.note(left);
+    }
     let mut set = |file: &str, new: String| -> anyhow::Result<()> {
         let old = pair.sink.read_sys(Pair::SINK_DEVICE, file)?;
         pair.sink.write_sys(Pair::SINK_DEVICE, file, &new)?;

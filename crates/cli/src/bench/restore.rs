@@ -14,6 +14,7 @@ use crate::terminal::Terminal;
 pub(super) fn run(form: FormArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     let reaped = reap()?;
     let output = Output::new("restore", form);
+    let exit = if reaped.settings.left.is_empty() { Exit::Fine } else { Exit::Error };
     if let Form::Json { .. } = output.form {
         output.json(
             terminal,
@@ -22,9 +23,10 @@ pub(super) fn run(form: FormArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
                 "namespaces": reaped.namespaces,
                 "settings_back": reaped.settings.back,
                 "settings_gone": reaped.settings.gone,
+                "settings_left": reaped.settings.left,
             }),
         )?;
-        return Ok(Exit::Fine);
+        return Ok(exit);
     }
     let mut out = terminal.results();
     for change in &reaped.settings.back {
@@ -33,6 +35,9 @@ pub(super) fn run(form: FormArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     for change in &reaped.settings.gone {
         writeln!(out, "gone      {}: nothing to put back", change.path)?;
     }
+    for left in &reaped.settings.left {
+        writeln!(out, "left      {left}")?;
+    }
     for name in &reaped.namespaces {
         writeln!(out, "removed   namespace {name}")?;
     }
@@ -40,5 +45,5 @@ pub(super) fn run(form: FormArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
         writeln!(out, "nothing was left behind")?;
     }
     out.flush()?;
-    Ok(Exit::Fine)
+    Ok(exit)
 }
