@@ -80,7 +80,7 @@ fn the_namespaces_of_a_killed_process_are_removed_by_the_next() {
 
     child.kill().unwrap(); // SIGKILL
     child.wait().unwrap();
-    assert!(are_there(), "a killed process cannot have removed them");
+    // Any testbed that is made meanwhile, by another test too, may have removed them already.
     Testbed::new().unwrap();
     let remain = names.iter().filter(|name| Path::new("/run/netns").join(name).exists());
     assert_eq!(remain.count(), 0);
