@@ -2,7 +2,6 @@
 //!
 //! Source: rtnetlink(7); `IFLA_XDP` in the kernel's `linux/if_link.h`.
 
-use std::ffi::CString;
 use std::fmt;
 use std::io;
 
@@ -111,10 +110,7 @@ pub(super) fn link_named(interface: &str) -> io::Result<Option<Link>> {
 
 /// Returns the number of an interface of the namespace of the calling thread.
 pub(super) fn index_of(interface: &str) -> Option<u32> {
-    let name = CString::new(interface).ok()?;
-    // SAFETY: a string that ends with a zero byte and outlives the call.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    (index != 0).then_some(index)
+    nix::net::if_::if_nametoindex(interface).ok()
 }
 
 fn attached(attribute: &LinkXdp) -> Option<(u32, AttachedMode)> {

@@ -20,6 +20,7 @@ use std::io;
 use std::os::linux::fs::MetadataExt as _;
 use std::path::PathBuf;
 
+use std::time::Duration;
 use aya::Ebpf;
 use aya::maps::{Array, CpuMap, MapData};
 use aya::programs::links::FdLink;
@@ -344,21 +345,15 @@ fn namespace_number() -> u32 {
 }
 
 fn random() -> Result<[u64; 2], AttachError> {
-    let mut words = [0u64; 2];
-    // SAFETY: writes at most that many bytes into memory of ours.
-    let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), 0) };
-    if got != size_of_val(&words) as isize {
-        return Err(AttachError::Random(io::Error::last_os_error()));
-    }
-    Ok(words)
+    let word = || getrandom::u64().map_err(|error| AttachError::Random(error.into()));
+    Ok([word()?, word()?])
 }
 
 /// Returns the clock that the programs read.
 fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes into memory of ours; this clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    let time = Duration::from(time.expect("this clock is always there"));
+    time.as_nanos() as u64
 }
 
 /// Returns the CPUs of the mask of a queue, as [`fill`] writes it.
