@@ -7,11 +7,23 @@ mod common;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::UdpSocket;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Said, rxsteer};
 use rxsteer_testbed::{Pair, PairSpec, Testbed, TestbedError};
 use serde_json::Value;
+
+/// Makes a pair, or says why not.
+fn pair(test: &str) -> Option<Pair> {
+    match Testbed::new() {
+        Ok(testbed) => Some(Pair::new(&testbed, &PairSpec::default()).unwrap()),
+        Err(TestbedError::Privilege(missing)) => {
+            eprintln!("skipped {test}: {missing}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
 
 /// Starts `attach` in the receiver's namespace and returns it with what it said first.
 fn attached(pair: &Pair, line: &str) -> (Child, BufReader<ChildStdout>, String) {
@@ -19,6 +31,7 @@ fn attached(pair: &Pair, line: &str) -> (Child, BufReader<ChildStdout>, String) 
         Command::new(env!("CARGO_BIN_EXE_rxsteer"))
             .args(line.split_whitespace())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap()
     };
@@ -31,15 +44,7 @@ fn attached(pair: &Pair, line: &str) -> (Child, BufReader<ChildStdout>, String) 
 
 #[test]
 fn an_interface_is_attached_looked_at_and_let_go() {
-    let testbed = match Testbed::new() {
-        Ok(testbed) => testbed,
-        Err(TestbedError::Privilege(missing)) => {
-            eprintln!("skipped an_interface_is_attached_looked_at_and_let_go: {missing}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    };
-    let pair = Pair::new(&testbed, &PairSpec::default()).unwrap();
+    let Some(pair) = pair("an_interface_is_attached_looked_at_and_let_go") else { return };
     let inside = |line: &str| -> Said { pair.sink.run(|| rxsteer(line)).unwrap() };
 
     let said = inside("attach rx0 --check --cpus 0");
@@ -80,6 +85,52 @@ fn an_interface_is_attached_looked_at_and_let_go() {
     assert!(rest.starts_with("detached; "), "{rest}");
     assert!({ child }.wait().unwrap().success());
     assert_eq!(inside("status --json").out, "{\"attached\":[],\"schema_version\":1}\n");
+}
+
+/// The kernel ends an attachment with its interface, and says nothing.
+#[test]
+fn an_interface_that_is_removed_ends_the_command_with_an_error() {
+    let Some(pair) = pair("an_interface_that_is_removed_ends_the_command_with_an_error") else {
+        return;
+    };
+    let (mut child, mut out, first) = attached(&pair, "attach rx0 --cpus 0 --table-entries 1k");
+    assert!(first.starts_with("attached to rx0 "), "{first}");
+    pair.sink.remove_device(Pair::SINK_DEVICE).unwrap();
+    // Ends by itself, or not at all: then the test ends it, and fails.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if Instant::now() > deadline => {
+                child.kill().unwrap();
+                break child.wait().unwrap();
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    assert_eq!(status.code(), Some(1));
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert!(rest.starts_with("detached; "), "{rest}");
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert!(err.contains("the interface rx0 is gone from this network namespace"), "{err}");
+}
+
+/// The programs and maps of the largest tables, which some kernels may have no memory for.
+#[test]
+fn the_largest_tables_can_be_made() {
+    let Some(pair) = pair("the_largest_tables_can_be_made") else { return };
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let free = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
+    let free: u64 = free.trim().trim_end_matches(" kB").parse().unwrap();
+    if free < 8 << 20 {
+        eprintln!("skipped the_largest_tables_can_be_made: {free} kB are free, of 8 GiB");
+        return;
+    }
+    let said = pair.sink.run(|| rxsteer("attach rx0 --check --table-entries 16M")).unwrap();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("this kernel accepts all programs"), "{said:?}");
 }
 
 #[test]

@@ -5,20 +5,18 @@ pub mod checked;
 mod status;
 
 use std::io::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use rxsteer_kernel::{Attachment, Weight, check_attachment, host_cpus, look_at_interface};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 pub use status::run as run_status;
 
 use self::args::AttachArgs;
 use self::checked::Asked;
-use crate::Exit;
 use crate::terminal::Terminal;
+use crate::{Exit, interrupt};
 
 /// How often the tables are looked after, and how soon an end is seen.
 const TURN: Duration = Duration::from_millis(200);
@@ -43,7 +41,7 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
             terminal.note(format_args!("{}: {}", finding.about, finding.text));
         }
     }
-    let end = end()?;
+    let end = interrupt::watch();
     let mut attachment = Attachment::new(settings)?;
     let settings = attachment.settings();
     let mut out = terminal.results();
@@ -63,17 +61,20 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
             .note("no cgroup hierarchy of version 2: flows of closed UDP sockets grow old instead");
     }
     let mut turn = 0u32;
-    while !end.load(Ordering::Relaxed) {
+    while !end.load(Ordering::Relaxed) && attachment.has_interface() {
         std::thread::sleep(TURN);
         turn = turn.wrapping_add(1);
         if turn.is_multiple_of(TURNS_OF_UPKEEP) {
             attachment.maintain();
         }
     }
+    let is_gone = !attachment.has_interface();
+    let interface = attachment.settings().interface.clone();
     let counters = attachment.counters()?;
     drop(attachment);
     writeln!(out, "detached; {} packets seen", counters.seen())?;
     out.flush()?;
+    anyhow::ensure!(!is_gone, "the interface {interface} is gone from this network namespace");
     Ok(Exit::Fine)
 }
 
@@ -105,13 +106,4 @@ fn check(settings: &rxsteer_kernel::Settings, terminal: &Terminal) -> anyhow::Re
     out.flush()?;
     let worst = findings.iter().map(|finding| finding.weight).max();
     Ok(if worst == Some(Weight::Blocks) { Exit::Error } else { Exit::Fine })
-}
-
-/// Returns a flag that is set when this process shall end.
-fn end() -> anyhow::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot hear signals")?;
-    }
-    Ok(flag)
 }

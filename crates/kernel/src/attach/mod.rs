@@ -46,6 +46,7 @@ use maps::{Maps, in_map};
 pub struct Attachment {
     settings: Settings,
     mode: AttachedMode,
+    index: u32,
     hears_close: bool,
     maps: Maps,
     /// Keeps all other programs and their links.
@@ -70,7 +71,16 @@ impl Attachment {
         let hears_close = settings.policy == LivePolicy::FlowAware && attach_release(&mut ebpf)?;
         let maps = Maps::open(|name| take(&mut ebpf, name))?;
         let (link, mode) = attach_xdp(&mut ebpf, &settings, index)?;
-        Ok(Self { settings, mode, hears_close, maps, _ebpf: ebpf, link: Some(link), swept: 0 })
+        Ok(Self {
+            settings,
+            index,
+            mode,
+            hears_close,
+            maps,
+            _ebpf: ebpf,
+            link: Some(link),
+            swept: 0,
+        })
     }
 
     /// Returns what it was told.
@@ -84,6 +94,13 @@ impl Attachment {
     }
 
     /// Returns whether a UDP flow is withdrawn when its socket closes. Without a cgroup hierarchy of
+    /// Returns whether the interface is still there. When it is removed, or moved to another namespace,
+    /// the kernel ends the attachment without a word.
+    pub fn has_interface(&self) -> bool {
+        // Of an interface that is not there, nix 0.31 gives an empty name instead of the error.
+        nix::net::if_::if_indextoname(self.index).is_ok_and(|name| !name.is_empty())
+    }
+
     /// version 2, whose root tells of that, it grows old instead.
     pub fn hears_close(&self) -> bool {
         self.hears_close
