@@ -31,8 +31,8 @@ pub struct AttachArgs {
     /// What decides: flow-aware, rps (by hash alone) or none (count only) [default: flow-aware]
     #[arg(short, long, value_name = "NAME")]
     pub policy: Option<String>,
-    /// Flows that each of the two tables, TCP's and UDP's, can hold, such as 64k; 8 bytes each
-    /// [default: 64k]
+    /// Flows that each of the two tables, TCP's and UDP's, can hold, such as 64k, at most 16M; some 180
+    /// bytes of kernel memory each, with what is kept of their sockets [default: 64k]
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub table_entries: Option<String>,
     /// Packets that may wait for one CPU, 1 to 16384 [default: 2048]

@@ -1,5 +1,6 @@
 //! From what was typed, or stands in a file, to the settings of an attachment.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use rxsteer_core::CpuSet;
@@ -75,17 +76,16 @@ impl Asked {
             settings.policy = policy.parse().map_err(|error| usage("--policy", error))?;
         }
         let count =
-            |flag, typed: &Option<String>, filed: Option<Count>, range: [u32; 2]| match typed
-                .clone()
-                .or(filed.map(Count::text))
-            {
-                None => Ok(None),
-                Some(text) => number(flag, &text, range).map(Some),
+            |flag, typed: &Option<String>, filed: Option<Count>, range: RangeInclusive<u32>| {
+                match typed.clone().or(filed.map(Count::text)) {
+                    None => Ok(None),
+                    Some(text) => number(flag, &text, range).map(Some),
+                }
             };
-        let entries =
-            count("--table-entries", &args.table_entries, file.table_entries, [8, 1 << 28])?;
+        let range = Settings::ALLOWED_ENTRIES;
+        let entries = count("--table-entries", &args.table_entries, file.table_entries, range)?;
         settings.table_entries = entries.unwrap_or(settings.table_entries);
-        let packets = count("--qsize", &args.qsize, file.qsize, [1, 16_384])?;
+        let packets = count("--qsize", &args.qsize, file.qsize, Settings::ALLOWED_PACKETS)?;
         settings.queue_packets = packets.unwrap_or(settings.queue_packets);
         settings.all_namespaces = args.all_namespaces || file.all_namespaces;
         Ok(Self { settings, left_out })
@@ -114,11 +114,14 @@ fn cpus(asked: Option<&str>, host: &CpuStates) -> Result<(CpuSet, String), Usage
     Ok((usable.cpus, usable.dropped.to_string()))
 }
 
-fn number(flag: &'static str, text: &str, [least, most]: [u32; 2]) -> Result<u32, UsageError> {
+fn number(flag: &'static str, text: &str, range: RangeInclusive<u32>) -> Result<u32, UsageError> {
     let value = quantity(text).map_err(|error| usage(flag, error))?;
     match u32::try_from(value) {
-        Ok(value) if (least..=most).contains(&value) => Ok(value),
-        _ => Err(usage(flag, format_args!("{value} is not from {least} to {most}"))),
+        Ok(value) if range.contains(&value) => Ok(value),
+        _ => {
+            let (least, most) = range.into_inner();
+            Err(usage(flag, format_args!("{value} is not from {least} to {most}")))
+        }
     }
 }
 
@@ -183,6 +186,10 @@ mod tests {
         assert_eq!(
             wrong(|a| a.qsize = Some("16385".into())),
             "--qsize: 16385 is not from 1 to 16384"
+        );
+        assert_eq!(
+            wrong(|a| a.table_entries = Some("268435456".into())),
+            "--table-entries: 268435456 is not from 8 to 16777216"
         );
         let args = AttachArgs { config: Some("x.toml".into()), ..eth0() };
         let said = asked(&args, "mode = 'skb'\ncpu = '1'\n").unwrap_err();

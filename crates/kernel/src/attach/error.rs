@@ -1,6 +1,7 @@
 //! Why an attachment cannot be made: the step, and in plain words what may be done.
 
 use std::io;
+use std::ops::RangeInclusive;
 
 use aya::programs::ProgramError;
 
@@ -31,14 +32,14 @@ pub enum AttachError {
     #[error("no CPU is left that may take packets")]
     NoCpu,
     /// A setting is out of range.
-    #[error("{name} is {value}, but must be {allowed}")]
+    #[error("{name} is {value}, but must be from {} to {}", .allowed.start(), .allowed.end())]
     Setting {
         /// Name of the setting.
         name: &'static str,
         /// What it was.
         value: u32,
         /// What is possible.
-        allowed: &'static str,
+        allowed: RangeInclusive<u32>,
     },
     /// The kernel does not tell of its structures.
     #[error(transparent)]

@@ -17,10 +17,11 @@ mod status;
 
 use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::linux::fs::MetadataExt as _;
 use std::path::PathBuf;
-
 use std::time::Duration;
+
 use aya::Ebpf;
 use aya::maps::{Array, CpuMap, MapData};
 use aya::programs::links::FdLink;
@@ -45,8 +46,8 @@ use maps::{Maps, in_map};
 /// An interface whose packets are steered, until this is dropped or its process ends.
 pub struct Attachment {
     settings: Settings,
-    mode: AttachedMode,
     index: u32,
+    mode: AttachedMode,
     hears_close: bool,
     maps: Maps,
     /// Keeps all other programs and their links.
@@ -93,7 +94,6 @@ impl Attachment {
         self.mode
     }
 
-    /// Returns whether a UDP flow is withdrawn when its socket closes. Without a cgroup hierarchy of
     /// Returns whether the interface is still there. When it is removed, or moved to another namespace,
     /// the kernel ends the attachment without a word.
     pub fn has_interface(&self) -> bool {
@@ -101,6 +101,7 @@ impl Attachment {
         nix::net::if_::if_indextoname(self.index).is_ok_and(|name| !name.is_empty())
     }
 
+    /// Returns whether a UDP flow is withdrawn when its socket closes. Without a cgroup hierarchy of
     /// version 2, whose root tells of that, it grows old instead.
     pub fn hears_close(&self) -> bool {
         self.hears_close
@@ -150,15 +151,17 @@ fn check(settings: &Settings) -> Result<(), AttachError> {
     if settings.cpus.is_empty() {
         return Err(AttachError::NoCpu);
     }
-    let setting = |name, value, allowed, is_fine| {
-        if is_fine { Ok(()) } else { Err(AttachError::Setting { name, value, allowed }) }
+    let setting = |name, value, allowed: RangeInclusive<u32>| {
+        if allowed.contains(&value) {
+            Ok(())
+        } else {
+            Err(AttachError::Setting { name, value, allowed })
+        }
     };
-    let queue = settings.queue_packets;
-    setting("queue packets", queue, "from 1 to 16,384", (1..=16_384).contains(&queue))?;
-    let entries = settings.table_entries;
-    setting("table entries", entries, "from 8 to 268,435,456", (8..=1 << 28).contains(&entries))?;
+    setting("queue packets", settings.queue_packets, Settings::ALLOWED_PACKETS)?;
+    setting("table entries", settings.table_entries, Settings::ALLOWED_ENTRIES)?;
     let last = settings.cpus.last().map_or(0, |cpu| u32::from(cpu.0));
-    setting("the highest CPU", last, "below 256", (last as usize) < MAX_CPUS)
+    setting("the highest CPU", last, 0..=MAX_CPUS as u32 - 1)
 }
 
 /// Returns the number of an interface on which no XDP program is.

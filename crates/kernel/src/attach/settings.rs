@@ -1,6 +1,7 @@
 //! What an attachment is told.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use rxsteer_core::CpuSet;
@@ -87,7 +88,7 @@ pub struct Settings {
     pub policy: LivePolicy,
     /// CPUs that may take packets; they must be online.
     pub cpus: CpuSet,
-    /// Flows that each of the two tables, TCP's and UDP's, can hold: 8 to 2^28, rounded up to a
+    /// Flows that each of the two tables, TCP's and UDP's, can hold: 8 to 2^24, rounded up to a
     /// power of two; 8 bytes each.
     pub table_entries: u32,
     /// Packets that may wait for one CPU: 1 to 16,384.
@@ -118,10 +119,18 @@ impl Settings {
         }
     }
 
+    /// Flows that each of the two tables may hold. The map of connected sockets has room for both, at
+    /// some 80 bytes each in the kernel, and kernels before 5.11 make no map of 4 GiB or more.
+    pub const ALLOWED_ENTRIES: RangeInclusive<u32> = 8..=1 << 24;
+
+    /// Packets that may wait for one CPU.
+    pub const ALLOWED_PACKETS: RangeInclusive<u32> = 1..=16_384;
+
     /// Returns the buckets of each table.
     pub(super) fn buckets(&self) -> u32 {
+        let (least, most) = (*Self::ALLOWED_ENTRIES.start(), *Self::ALLOWED_ENTRIES.end());
         let ways = rxsteer_core::table::WAYS as u32;
-        self.table_entries.clamp(ways, 1 << 28).next_power_of_two() / ways
+        self.table_entries.clamp(least, most).next_power_of_two() / ways
     }
 }
 
@@ -144,6 +153,6 @@ mod tests {
             Settings { table_entries, ..Settings::new("x", CpuSet::EMPTY) }.buckets()
         };
         assert_eq!([0, 8, 9, 65_536].map(buckets), [1, 1, 2, 8192]);
-        assert_eq!(buckets(u32::MAX), 1 << 25);
+        assert_eq!(buckets(u32::MAX), (1 << 24) / 8);
     }
 }
