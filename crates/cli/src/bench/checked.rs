@@ -3,6 +3,7 @@
 //! Always true: every refusal names the flag, the value and what is allowed.
 
 pub mod compare;
+pub mod cpu_flags;
 pub mod rr;
 
 use std::fmt;
@@ -100,6 +101,15 @@ fn place(flag: &'static str, text: &str) -> Result<SocketAddr, UsageError> {
         let allowed = "an address and a port such as 192.0.2.1:9999 or [2001:db8::1]:9999";
         refused(flag, format!("`{text}`: allowed is {allowed}"))
     })
+}
+
+/// Reads whom to send to.
+fn destination(flag: &'static str, text: &str) -> Result<SocketAddr, UsageError> {
+    let to = place(flag, text)?;
+    if to.port() == 0 {
+        return Err(refused(flag, format!("`{text}`: port 0 is none that anybody listens at")));
+    }
+    Ok(to)
 }
 
 /// Reads the addresses of those who allow load.
@@ -261,7 +271,7 @@ impl TryFrom<&GenArgs> for Gen {
             let source = source(&args.traffic, None)?;
             return Ok(Self { source, road: Way::Testbed((&args.link).try_into()?) });
         };
-        let to = place("--to", to)?;
+        let to = destination("--to", to)?;
         if let Some(flag) = Link::given(&args.link) {
             return Err(refused(flag, "is for the testbed, and --to does without"));
         }

@@ -12,11 +12,14 @@ mod rr;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use rxsteer_bench::{CpuUse, Second};
+use rxsteer_kernel::host_cpus;
 use rxsteer_testbed::{Change, Pair, Place, Testbed};
 
 use self::args::BenchVerb;
 use self::checked::Link;
+use self::checked::cpu_flags::{check_cpus, cpu_flags};
 use crate::Exit;
 use crate::render::numbers::{count, grouped, percent};
 use crate::terminal::Terminal;
@@ -29,6 +32,10 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// # Errors
 /// Wrong usage, a missing privilege, what the kernel refused, and the output.
 pub fn run(verb: &BenchVerb, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let named = cpu_flags(verb);
+    if !named.is_empty() {
+        check_cpus(&named, &host_cpus().context("cannot ask for the CPUs of this host")?)?;
+    }
     match verb {
         BenchVerb::Gen(args) => gen_sink::generate(&(&**args).try_into()?, args.form, terminal),
         BenchVerb::Sink(args) => gen_sink::receive(&(&**args).try_into()?, args.form, terminal),
@@ -49,6 +56,9 @@ fn testbed(terminal: &Terminal) -> anyhow::Result<Testbed> {
     for change in &reaped.settings.back {
         terminal.note(format_args!("put {} back into {}", change.old, change.path));
     }
+    for left in &reaped.settings.left {
+        terminal.note(left);
+    }
     Ok(testbed)
 }
 
@@ -56,9 +66,6 @@ fn testbed(terminal: &Terminal) -> anyhow::Result<Testbed> {
 fn pair(testbed: &Testbed, link: &Link) -> anyhow::Result<(Pair, Vec<Change>)> {
     let pair = Pair::new(testbed, &link.spec)?;
     let mut changes = Vec::new();
-    for left in &reaped.settings.left {
-        terminal.note(left);
-    }
     let mut set = |file: &str, new: String| -> anyhow::Result<()> {
         let old = pair.sink.read_sys(Pair::SINK_DEVICE, file)?;
         pair.sink.write_sys(Pair::SINK_DEVICE, file, &new)?;

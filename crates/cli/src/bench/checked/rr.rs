@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rxsteer_bench::{Pace, Permit, Protocol, RrSpec, Until};
 
-use super::{Link, cpus, named, number, place, refused, seconds, word};
+use super::{Link, cpus, destination, named, number, place, refused, seconds, word};
 use crate::args::checked::UsageError;
 use crate::bench::args::RrArgs;
 
@@ -61,7 +61,7 @@ impl TryFrom<&RrArgs> for Rr {
             return Err(refused("--i-own-this-network", "needs --to or --serve"));
         }
         let way = match (&args.to, &args.serve) {
-            (Some(to), _) => RrWay::Ask { to: place("--to", to)?, permit },
+            (Some(to), _) => RrWay::Ask { to: destination("--to", to)?, permit },
             (None, Some(at)) => RrWay::Serve { at: place("--serve", at)?, permit },
             (None, None) => RrWay::Testbed { link: (&args.link).try_into()?, ipv6: args.ipv6 },
         };

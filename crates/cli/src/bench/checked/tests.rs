@@ -6,6 +6,7 @@ use crate::args::Verb;
 use crate::bench::args::BenchVerb;
 use clap::Parser as _;
 use rxsteer_bench::{Kind, Means, Pattern};
+use rxsteer_core::cpu::CpuStates;
 
 fn sink(line: &str) -> Result<Sink, UsageError> {
     let words = format!("rxsteer bench sink {line}");
@@ -125,6 +126,7 @@ fn requests_are_as_they_were_typed() {
         ("--request 0", "--request", "1 to 8192"),
         ("--open-loop 100 --response 7", "--response", "8 to"),
         ("--open-loop 0", "--open-loop", "1 to"),
+        ("--to [::1]:0", "--to", "port 0"),
         ("--to 127.0.0.1:9 -6", "--ipv6", "testbed"),
         ("--to 127.0.0.1:9 --mtu 1500", "--mtu", "testbed"),
         ("--i-own-this-network 127.0.0.1", "--i-own-this-network", "--serve"),
@@ -160,6 +162,7 @@ fn every_refusal_names_its_flag_and_what_is_allowed() {
         ("--threaded --sink-offloads none", "--threaded", "--sink-offloads gro"),
         ("--rps-cpus 3-1", "--rps-cpus", "0-3,8"),
         ("--to 192.0.2.1", "--to", "192.0.2.1:9999"),
+        ("--to 192.0.2.1:0", "--to", "port 0"),
         ("--to 192.0.2.1:9 --mtu 1500", "--mtu", "--to"),
         ("--to 192.0.2.1:9 -6", "--ipv6", "testbed"),
         ("--i-own-this-network 192.0.2.1", "--i-own-this-network", "--to"),
@@ -186,4 +189,42 @@ fn every_refusal_names_its_flag_and_what_is_allowed() {
         assert_eq!(error.flag, flag, "{line}");
         assert!(error.message.contains(allowed), "{line}: {error}");
     }
+}
+
+#[test]
+fn every_flag_of_cpus_is_held_against_the_host() {
+    let mut host = CpuStates::all(4);
+    host.online.remove(CpuId(2));
+    host.isolated.insert(CpuId(3));
+    let check = |line: &str| {
+        let words = format!("rxsteer bench {line}");
+        match Cli::try_parse_from(words.split_whitespace()).unwrap().verb {
+            Verb::Bench(verb) => cpu_flags::check_cpus(&cpu_flags::cpu_flags(&verb), &host),
+            other => panic!("{other:?}"),
+        }
+    };
+    for verb in ["gen", "sink", "compare sink"] {
+        assert!(check(&format!("{verb} --source-cpu 3 --rps-cpus 0,3")).is_ok());
+    }
+    for (line, flag) in [
+        ("gen --source-cpu", "--source-cpu"),
+        ("gen --rps-cpus", "--rps-cpus"),
+        ("sink --cpus", "--cpus"),
+        ("sink --source-cpu", "--source-cpu"),
+        ("sink --rps-cpus", "--rps-cpus"),
+        ("rr --client-cpus", "--client-cpus"),
+        ("rr --server-cpus", "--server-cpus"),
+        ("rr --rps-cpus", "--rps-cpus"),
+        ("compare sink --cpus", "--cpus"),
+        ("compare rr --server-cpus", "--server-cpus"),
+    ] {
+        for (cpu, said) in
+            [("99", "99 does not exist (possible 0-3)"), ("2", "2 is offline"), ("0-2", "2 is off")]
+        {
+            let error = check(&format!("{line} {cpu}")).unwrap_err();
+            assert_eq!(error.flag, flag, "{line} {cpu}");
+            assert!(error.message.contains(said), "{line} {cpu}: {error}");
+        }
+    }
+    assert!(check("calibrate").is_ok());
 }
