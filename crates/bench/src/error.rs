@@ -52,6 +52,9 @@ pub enum BenchError {
     /// The kernel refused the eBPF program that sends frames.
     #[error("the kernel refuses live frames: {0}")]
     LiveFrames(String),
+    /// Told to end too early for a result.
+    #[error("stopped before {0}")]
+    Stopped(&'static str),
     /// A capture cannot be read.
     #[error(transparent)]
     Capture(#[from] rxsteer_lab::capture::CaptureError),

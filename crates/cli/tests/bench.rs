@@ -6,7 +6,7 @@
 mod common;
 
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Said, rxsteer};
@@ -178,6 +178,113 @@ fn an_interrupt_ends_a_run_with_its_result_and_a_kill_is_cleaned_up_by_the_next(
             assert_eq!(said.code, 0, "{said:?}");
         }
         assert_eq!(namespaces_of(pid), Vec::<String>::new(), "{signal}");
+    }
+}
+
+/// Starts a run and returns it; it says nothing but its result and its errors.
+fn started(line: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_rxsteer"))
+        .args(line.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Asks `is_so` until it says something.
+fn wait_for<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(answer) = is_so() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends a signal, and returns what the run said then.
+fn ended(child: Child, signal: &str) -> Said {
+    let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    Said {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// The journal of changed settings of a process.
+fn journal_of(pid: u32) -> Option<std::path::PathBuf> {
+    let entries = std::fs::read_dir("/run/rxsteer").ok()?;
+    let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.find(|path| path.to_string_lossy().contains(&format!("/rxs-{pid}-")))
+}
+
+/// The setting is of the whole host; which change was made, and what it was before, is read in the
+/// journal.
+#[test]
+fn a_polite_kill_of_a_comparison_puts_the_setting_of_the_host_back() {
+    if is_skipped("a_polite_kill_of_a_comparison_puts_the_setting_of_the_host_back") {
+        return;
+    }
+    const ENTRIES: &str = "/proc/sys/net/core/rps_sock_flow_entries";
+    let entries = || std::fs::read_to_string(ENTRIES).unwrap().trim().to_owned();
+    if entries() == "32768" {
+        eprintln!("skipped a_polite_kill_...: {ENTRIES} is already what the set-up would set");
+        return;
+    }
+    let child = started("bench compare rr --setups rfs -d 60 -q");
+    let pid = child.id();
+    let old = wait_for("the change in the journal", || {
+        let text = std::fs::read_to_string(journal_of(pid)?).ok()?;
+        let changes = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let change = changes.into_iter().find(|change| change["path"] == ENTRIES)?;
+        Some(change["old"].as_str()?.to_owned())
+    });
+    wait_for("the change itself", || (entries() == "32768").then_some(()));
+    let said = ended(child, "-TERM");
+    assert_eq!(entries(), old);
+    assert_eq!(journal_of(pid), None);
+    assert_eq!(namespaces_of(pid), Vec::<String>::new());
+    // The first repeat was not whole: an error, also where notes are not wanted, and no empty table.
+    assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
+    assert!(said.err.contains("there is nothing to compare"), "{said:?}");
+}
+
+#[test]
+fn an_interrupt_of_calibrate_leaves_neither_namespaces_nor_a_file() {
+    if is_skipped("an_interrupt_of_calibrate_leaves_neither_namespaces_nor_a_file") {
+        return;
+    }
+    let dir = common::scratch("calibrate-interrupted");
+    let (new, old) = (dir.join("new.toml"), dir.join("old.toml"));
+    std::fs::write(&old, "# mine\n").unwrap();
+    for file in [&new, &old] {
+        let child = started(&format!("bench calibrate -q -o {}", file.display()));
+        let pid = child.id();
+        wait_for("namespaces", || (namespaces_of(pid).len() == 2).then_some(()));
+        let said = ended(child, "-INT");
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
+        assert!(said.err.contains("stopped before all steps were measured"), "{said:?}");
+        assert_eq!(namespaces_of(pid), Vec::<String>::new());
+    }
+    assert!(!new.exists());
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "# mine\n");
+    // A place that cannot be written is told before anything is made.
+    let said = rxsteer(&format!("bench calibrate -o {}/none/x.toml", dir.display()));
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("cannot write "), "{said:?}");
+}
+
+/// Before anything is made or sent, so without rights.
+#[test]
+fn cpus_that_are_not_there_are_wrong_usage() {
+    for flag in ["sink --cpus", "sink --rps-cpus", "gen --source-cpu", "compare rr --client-cpus"] {
+        let said = rxsteer(&format!("bench {flag} 4095"));
+        assert_eq!(said.code, 2, "{flag}: {said:?}");
+        assert!(said.err.contains("4095 does not exist (possible "), "{flag}: {said:?}");
     }
 }
 

@@ -11,6 +11,7 @@ mod reading;
 mod wake;
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rxsteer_core::CpuId;
 use rxsteer_testbed::{Pair, allowed_cpus};
@@ -67,18 +68,26 @@ impl CalibrateReport {
 ///
 /// # Errors
 /// [`BenchError::PeerDoesNotPoll`]; [`BenchError::LiveFrames`] on a kernel without them;
-/// [`BenchError::Step`].
-pub fn calibrate(pair: &Pair) -> Result<CalibrateReport, BenchError> {
+/// [`BenchError::Step`]; [`BenchError::Stopped`] when `stop` became true meanwhile.
+pub fn calibrate(pair: &Pair, stop: &AtomicBool) -> Result<CalibrateReport, BenchError> {
     let cpus: Vec<CpuId> = allowed_cpus().during(|| "ask for the CPUs".into())?.iter().collect();
     let Some(first) = cpus.first().copied() else {
         return Err(BenchError::Options("this process may run on no CPU".into()));
     };
-    let (wakes, mut costs) = wake::measure(&cpus)?;
-    costs.extend(reading::measure(pair, first, cpus.get(1).copied())?);
-    costs.extend(processing::measure(pair, first)?);
+    let (wakes, mut costs) = wake::measure(&cpus, stop)?;
+    costs.extend(reading::measure(pair, first, cpus.get(1).copied(), stop)?);
+    costs.extend(processing::measure(pair, first, stop)?);
     // A step that noise hides is not one that costs nothing.
     costs.retain(|cost| cost.ns > 0);
     Ok(CalibrateReport { costs, wakes })
+}
+
+/// Returns an error if the measurement shall end; asked before each short run.
+fn go_on(stop: &AtomicBool) -> Result<(), BenchError> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(BenchError::Stopped("all steps were measured"));
+    }
+    Ok(())
 }
 
 /// Runs `work` in a thread of its own on this CPU.

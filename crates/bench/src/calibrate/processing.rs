@@ -6,6 +6,7 @@
 //! way of RPS to the own CPU.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use rxsteer_core::{CpuId, CpuSet};
@@ -26,7 +27,7 @@ const COUNT: usize = 5000;
 /// Measurements, of which the least counts.
 const TRIES: u32 = 80;
 
-pub(super) fn measure(pair: &Pair, cpu: CpuId) -> Result<Vec<Cost>, BenchError> {
+pub(super) fn measure(pair: &Pair, cpu: CpuId, stop: &AtomicBool) -> Result<Vec<Cost>, BenchError> {
     if !pair.sink.offloads(Pair::SINK_DEVICE)?.gro {
         return Err(BenchError::PeerDoesNotPoll {
             device: Pair::SOURCE_DEVICE.into(),
@@ -40,17 +41,18 @@ pub(super) fn measure(pair: &Pair, cpu: CpuId) -> Result<Vec<Cost>, BenchError> 
     let little = nix::sys::socket::sockopt::RcvBuf;
     nix::sys::socket::setsockopt(&full, little, &2048).during(|| "make the room small".into())?;
 
+    let least = |link: &Link| least(pair, cpu, device, link, stop);
     let program = pair.sink.run(|| live::drop_all(Pair::SINK_DEVICE))??;
-    let ring = least(pair, cpu, device, &link)?;
+    let ring = least(&link)?;
     drop(program);
     let stranger = Link { sink: [2, 0, 0, 0, 0, 99], ..link };
-    let stack = least(pair, cpu, device, &stranger)?;
-    let socket = least(pair, cpu, device, &link)?;
+    let stack = least(&stranger)?;
+    let socket = least(&link)?;
     let mut own = CpuSet::EMPTY;
     own.insert(cpu);
     let mask = own.mask(u32::from(cpu.0) + 1).to_string();
     pair.sink.write_sys(Pair::SINK_DEVICE, "queues/rx-0/rps_cpus", &mask)?;
-    let spread = least(pair, cpu, device, &link)?;
+    let spread = least(&link)?;
     pair.sink.write_sys(Pair::SINK_DEVICE, "queues/rx-0/rps_cpus", "0")?;
 
     // A kernel that accounts for softirqs apart leaves this work out of the thread's CPU time.
@@ -92,13 +94,20 @@ struct Times {
 const LEAST_NS: f64 = 30.0;
 
 /// Returns the least time of one frame, of several tries, in ns.
-fn least(pair: &Pair, cpu: CpuId, device: u32, link: &Link) -> Result<Times, BenchError> {
+fn least(
+    pair: &Pair,
+    cpu: CpuId,
+    device: u32,
+    link: &Link,
+    stop: &AtomicBool,
+) -> Result<Times, BenchError> {
     let spec = GenSpec { batch: 64, ..GenSpec::new(Traffic::new(Pair::SINK_V4.into(), PORT)) };
     pair.source.run(|| {
         pin_thread(cpu).during(|| format!("measure on CPU {cpu}"))?;
         let mut frames = LiveFrames::open(&spec, device, link)?;
         let (mut cpu_time, mut wall_time) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..TRIES {
+            super::go_on(stop)?;
             let before = pair.sink.device(Pair::SINK_DEVICE)?.counters;
             let (start, start_cpu) = (Instant::now(), thread_cpu_time());
             frames.run(COUNT).during(|| "send live frames".into())?;

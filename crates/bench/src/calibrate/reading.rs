@@ -31,10 +31,12 @@ pub(super) fn measure(
     pair: &Pair,
     cpu: CpuId,
     other: Option<CpuId>,
+    stop: &AtomicBool,
 ) -> Result<Vec<Cost>, BenchError> {
-    let single = least(pair, SMALL, cpu, cpu, 1)?;
-    let batch = least(pair, SMALL, cpu, cpu, BATCH)?;
-    let large = least(pair, LARGE, cpu, cpu, 1)?;
+    let least = |size, read, batch| least(pair, size, cpu, read, batch, stop);
+    let single = least(SMALL, cpu, 1)?;
+    let batch = least(SMALL, cpu, BATCH)?;
+    let large = least(LARGE, cpu, 1)?;
     let more = batch * BATCH as f64 - single;
     let kib = f64::from(LARGE - SMALL) / 1024.0;
     let mut costs = vec![
@@ -56,7 +58,7 @@ pub(super) fn measure(
         },
     ];
     if let Some(other) = other {
-        let crossed = least(pair, SMALL, cpu, other, 1)?;
+        let crossed = least(SMALL, other, 1)?;
         let shares = shares_cache(cpu, other);
         costs.push(Cost {
             name: if shares { "read_near" } else { "read_far" },
@@ -74,10 +76,11 @@ fn least(
     processed: CpuId,
     read: CpuId,
     batch: usize,
+    stop: &AtomicBool,
 ) -> Result<f64, BenchError> {
     let mut least = f64::INFINITY;
     for _ in 0..TRIES {
-        least = least.min(once(pair, size, processed, read, batch)?);
+        least = least.min(once(pair, size, processed, read, batch, stop)?);
     }
     Ok(least)
 }
@@ -88,6 +91,7 @@ fn once(
     processed: CpuId,
     reader: CpuId,
     batch: usize,
+    stop: &AtomicBool,
 ) -> Result<f64, BenchError> {
     let at = SocketAddr::new(Pair::SINK_V4.into(), PORT);
     let socket = pair.sink.run(|| UdpSocket::bind(at))?.during(|| format!("read at {at}"))?;
@@ -95,8 +99,7 @@ fn once(
     nix::sys::socket::setsockopt(&socket, room, &(64 << 20)).during(|| "make room".into())?;
     // What is sent from a CPU by a packet socket is processed there, in the same call.
     let traffic = Traffic { sizes: Sizes::fixed(size), ..Traffic::new(at.ip(), PORT) };
-    let stop = AtomicBool::new(false);
-    let watch = Watch { stop: &stop, on_second: &|_| {} };
+    let watch = Watch { stop, on_second: &|_| {} };
     let until = Until { count: COUNT, duration: Duration::from_secs(10) };
     let source = GenSpec {
         means: Some(Means::Packet),
@@ -105,6 +108,8 @@ fn once(
         ..GenSpec::new(traffic)
     };
     generate(&source, Road::Pair(pair), &watch)?;
+    // Also between these two: what was stopped halfway is no measurement.
+    super::go_on(stop)?;
     on(reader, || {
         socket.set_nonblocking(true).during(|| "read without waiting".into())?;
         let mut slots = sys::Batch::new(batch, 2048);

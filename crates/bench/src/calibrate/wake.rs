@@ -38,12 +38,15 @@ pub struct Wake {
     pub waker_ns: Option<u32>,
 }
 
-pub(super) fn measure(cpus: &[CpuId]) -> Result<(Vec<Wake>, Vec<Cost>), BenchError> {
+pub(super) fn measure(
+    cpus: &[CpuId],
+    stop: &AtomicBool,
+) -> Result<(Vec<Wake>, Vec<Cost>), BenchError> {
     let mut wakes = Vec::new();
     let some = &cpus[..cpus.len().min(MOST_CPUS)];
     for from in some {
         for to in some {
-            wakes.push(one(*from, *to)?);
+            wakes.push(one(*from, *to, stop)?);
         }
     }
     let median = |values: Vec<u32>| {
@@ -69,9 +72,10 @@ pub(super) fn measure(cpus: &[CpuId]) -> Result<(Vec<Wake>, Vec<Cost>), BenchErr
 }
 
 /// Measures one pair of CPUs, in a thread that may be bound.
-fn one(from: CpuId, to: CpuId) -> Result<Wake, BenchError> {
+fn one(from: CpuId, to: CpuId, stop: &AtomicBool) -> Result<Wake, BenchError> {
     let mut best = Wake { from: from.0, to: to.0, latency_ns: u32::MAX, waker_ns: None };
     for _ in 0..TRIES {
+        super::go_on(stop)?;
         let (turn, waker) = super::on(from, || turns(from, to))?;
         best.latency_ns = best.latency_ns.min((turn / 2).as_nanos() as u32);
         if from != to {

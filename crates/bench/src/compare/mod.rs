@@ -82,13 +82,20 @@ const NOISY: f64 = 0.15;
 /// it does.
 const SPREAD: f64 = 0.25;
 
+/// Name of the figure of what a set-up was sent.
+const SENT: &str = "sent";
+
+/// Difference of what the set-ups were sent, over the least, from which their figures are of different
+/// loads.
+const SAME_LOAD: f64 = 0.1;
+
 /// Runs the set-ups in turn over a pair.
 ///
 /// `on_run` is told which repeat, from 1, of which set-up comes next.
 ///
 /// # Errors
 /// [`BenchError::Options`]; those of [`receive_in`] and [`ask_in`]; [`BenchError::Testbed`] if a setting
-/// cannot be made or put back.
+/// cannot be made or put back; [`BenchError::Stopped`] if not even one repeat was completed.
 pub fn compare(
     pair: &Pair,
     spec: &CompareSpec,
@@ -127,6 +134,9 @@ pub fn compare(
         }
         repeats += 1;
     }
+    if repeats == 0 {
+        return Err(BenchError::Stopped("every set-up had run once: there is nothing to compare"));
+    }
     let warnings = Vec::new();
     let mut report = CompareReport { setups: Vec::new(), repeats, busy_before, warnings };
     let first: Vec<Metric> = metrics(&runs[0].1);
@@ -135,11 +145,11 @@ pub fn compare(
         let ratios = metrics.iter().zip(&first).map(|(one, base)| Ratio::new(one, base)).collect();
         report.setups.push(SetupReport { setup: *setup, settings, metrics, ratios });
     }
-    report.warnings = warnings_of(&report, spec);
+    report.warnings = warnings_of(&report);
     Ok(report)
 }
 
-fn warnings_of(report: &CompareReport, spec: &CompareSpec) -> Vec<String> {
+fn warnings_of(report: &CompareReport) -> Vec<String> {
     let mut warnings = Vec::new();
     if report.busy_before > NOISY {
         warnings.push(format!(
@@ -157,8 +167,16 @@ fn warnings_of(report: &CompareReport, spec: &CompareSpec) -> Vec<String> {
             spread.relative() * 100.0
         ));
     }
-    if report.repeats < spec.repeats {
-        warnings.push(format!("stopped after {} of {} repeats", report.repeats, spec.repeats));
+    let sent = report.setups.iter().filter_map(|setup| {
+        setup.metrics.iter().find(|metric| metric.name == SENT).map(|sent| sent.spread().median)
+    });
+    let (low, high) =
+        sent.fold((f64::INFINITY, 0.0), |(low, high), sent| (sent.min(low), sent.max(high)));
+    if high > low * (1.0 + SAME_LOAD) {
+        warnings.push(format!(
+            "the set-ups were not sent the same: from {low:.0} to {high:.0} packets/s, as much as the \
+             source could beside each; --rate gives all the same"
+        ));
     }
     warnings
 }
@@ -174,7 +192,7 @@ fn run(pair: &Pair, workload: &Workload, watch: &Watch<'_>) -> Result<Vec<Figure
             let busy: u64 = report.sink.cpus.iter().map(|cpu| cpu.busy_ns).sum();
             Ok(vec![
                 ("read", "packets/s", true, report.sink.rate()),
-                ("sent", "packets/s", true, report.source.rate()),
+                (SENT, "packets/s", true, report.source.rate()),
                 ("read of those sent", "%", true, report.account.received as f64 / sent * 100.0),
                 ("reader's CPU", "ns/packet", false, report.sink.ns_per_packet()),
                 ("all CPUs", "ns/packet", false, busy as f64 / report.sink.received.max(1) as f64),
@@ -222,4 +240,36 @@ fn busy_share(time: Duration) -> Result<f64, BenchError> {
         all += spent.busy() + spent.idle;
     }
     Ok(if all.is_zero() { 0.0 } else { busy.as_secs_f64() / all.as_secs_f64() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(sent: &[[f64; 3]]) -> CompareReport {
+        let setup = |values: &[f64; 3]| SetupReport {
+            setup: Setup::None,
+            settings: Vec::new(),
+            metrics: vec![Metric {
+                name: SENT,
+                unit: "packets/s",
+                more_is_better: true,
+                values: values.to_vec(),
+            }],
+            ratios: Vec::new(),
+        };
+        let setups = sent.iter().map(setup).collect();
+        CompareReport { setups, repeats: 3, busy_before: 0.0, warnings: Vec::new() }
+    }
+
+    #[test]
+    fn setups_that_were_sent_different_loads_are_told() {
+        let said = warnings_of(&report(&[[100.0, 101.0, 99.0], [80.0, 80.0, 81.0]]));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("from 80 to 100 packets/s") && said[0].contains("--rate"));
+        let same = report(&[[100.0, 101.0, 99.0], [95.0, 95.0, 95.0], [104.0, 104.0, 104.0]]);
+        assert_eq!(warnings_of(&same), Vec::<String>::new());
+        // Requests and responses have no such figure.
+        assert_eq!(warnings_of(&report(&[])), Vec::<String>::new());
+    }
 }

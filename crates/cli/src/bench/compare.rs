@@ -43,7 +43,13 @@ pub(super) fn run(asked: &Compare, form: FormArgs, terminal: &Terminal) -> anyho
         out.flush()?;
     }
     // Fewer repeats than asked for are an error, whatever the figures.
-    Ok(if report.repeats == spec.repeats { Exit::Fine } else { Exit::Error })
+    anyhow::ensure!(
+        report.repeats == spec.repeats,
+        "stopped after {} of {} repeats",
+        report.repeats,
+        spec.repeats
+    );
+    Ok(Exit::Fine)
 }
 
 fn text(out: &mut dyn Write, report: &CompareReport) -> io::Result<()> {
