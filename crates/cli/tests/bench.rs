@@ -278,6 +278,19 @@ fn an_interrupt_of_calibrate_leaves_neither_namespaces_nor_a_file() {
     assert!(said.err.contains("cannot write "), "{said:?}");
 }
 
+#[test]
+fn a_port_where_nobody_answers_has_no_latency_and_is_an_error() {
+    // A port that was ours a moment ago, and is nobody's now.
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let line = format!("bench rr --to {free} --i-own-this-network 127.0.0.1 -d 0.3 --timeout 0.1");
+    let said = rxsteer(&line);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("nobody answered: connection refused"), "{said:?}");
+    assert!(said.out.contains(" times connection refused"), "{said:?}");
+    let latency = said.out.lines().skip_while(|line| !line.starts_with("latency ")).nth(1).unwrap();
+    assert_eq!(latency.split_whitespace().collect::<Vec<_>>(), ["-"; 7]);
+}
+
 /// Before anything is made or sent, so without rights.
 #[test]
 fn cpus_that_are_not_there_are_wrong_usage() {

@@ -102,6 +102,7 @@ pub(super) fn run(
         lost: 0,
         late: 0,
         skipped: 0,
+        refused: 0,
         elapsed: Duration::ZERO,
         latency: Default::default(),
         since_asked: None,
@@ -114,6 +115,7 @@ pub(super) fn run(
         report.lost += outcome.lost;
         report.late += outcome.late;
         report.skipped += outcome.skipped;
+        report.refused += outcome.refused;
         report.elapsed = report.elapsed.max(outcome.elapsed);
         report.cpu_time += outcome.cpu_time;
         latency.add(&outcome.latency);
@@ -144,12 +146,18 @@ fn open(spec: &RrSpec, to: SocketAddr, from: Option<IpAddr>, index: u32) -> io::
     }
 }
 
+/// Whether an error says that nobody listens there (udp(7): of an earlier datagram).
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
 /// What a thread measured.
 struct Outcome {
     transactions: u64,
     lost: u64,
     late: u64,
     skipped: u64,
+    refused: u64,
     elapsed: Duration,
     latency: Latency,
     since_asked: Latency,
@@ -207,6 +215,7 @@ impl<'a> Asker<'a> {
                 lost: 0,
                 late: 0,
                 skipped: 0,
+                refused: 0,
                 elapsed: Duration::ZERO,
                 latency: Latency::default(),
                 since_asked: Latency::default(),
@@ -349,7 +358,10 @@ impl<'a> Asker<'a> {
                 };
                 match sent {
                     // A datagram that was not taken is lost as one that was dropped later is.
-                    Err(error) if is_passing(&error) => Ok(()),
+                    Err(error) if is_passing(&error) => {
+                        self.outcome.refused += u64::from(is_refusal(&error));
+                        Ok(())
+                    }
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
                     sent => sent.map(drop),
                 }
@@ -377,7 +389,10 @@ impl<'a> Asker<'a> {
             }
             Socket::Udp { socket, .. } => {
                 let len = match socket.recv(&mut self.buffer) {
-                    Err(error) if is_passing(&error) => return Ok(0),
+                    Err(error) if is_passing(&error) => {
+                        self.outcome.refused += u64::from(is_refusal(&error));
+                        return Ok(0);
+                    }
                     len => len?,
                 };
                 let number = self.buffer.get(..RrSpec::NUMBER_LEN.min(len));

@@ -40,6 +40,8 @@ pub struct RrReport {
     pub late: u64,
     /// Requests that fell due and were not asked in time already.
     pub skipped: u64,
+    /// Times that the other host said that nobody listens there; such requests are among the lost.
+    pub refused: u64,
     /// From the first request to the end.
     #[serde(rename = "elapsed_ns", serialize_with = "as_ns")]
     pub elapsed: Duration,

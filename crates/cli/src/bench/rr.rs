@@ -44,7 +44,7 @@ pub(super) fn run(asked: &Rr, form: FormArgs, terminal: &Terminal) -> anyhow::Re
             "cpus": pair_report.as_ref().map(|report| &report.cpus),
         });
         output.json(terminal, &settings, result)?;
-        return Ok(Exit::Fine);
+        return exit(client.as_ref());
     }
     let mut out = terminal.results();
     output.head(&mut out, &settings)?;
@@ -59,7 +59,20 @@ pub(super) fn run(asked: &Rr, form: FormArgs, terminal: &Terminal) -> anyhow::Re
         cpus(&mut out, &report.cpus, client.elapsed)?;
     }
     out.flush()?;
-    Ok(Exit::Fine)
+    exit(client.as_ref())
+}
+
+/// Asking without any answer measures nothing.
+fn exit(client: Option<&RrReport>) -> anyhow::Result<Exit> {
+    match client {
+        Some(RrReport { transactions: 0, refused: 1.., .. }) => {
+            anyhow::bail!("nobody answered: connection refused")
+        }
+        Some(RrReport { transactions: 0, lost: lost @ 1.., .. }) => {
+            anyhow::bail!("nobody answered: {} lost", plural(*lost, "request"))
+        }
+        _ => Ok(Exit::Fine),
+    }
 }
 
 pub(super) fn traffic(out: &mut dyn Write, spec: &RrSpec) -> io::Result<()> {
@@ -86,9 +99,12 @@ fn asking(out: &mut dyn Write, report: &RrReport) -> io::Result<()> {
         seconds(report.elapsed),
         count(report.rate() as u64),
     )?;
-    for (number, what) in
-        [(report.lost, "lost"), (report.late, "too late"), (report.skipped, "not asked in time")]
-    {
+    for (number, what) in [
+        (report.lost, "lost"),
+        (report.refused, "times connection refused"),
+        (report.late, "too late"),
+        (report.skipped, "not asked in time"),
+    ] {
         if number > 0 {
             write!(out, ", {} {what}", grouped(number))?;
         }
@@ -111,7 +127,8 @@ fn quantiles(out: &mut dyn Write, what: &str, q: &Quantiles) -> io::Result<()> {
     let times = [q.mean_ns, q.p50_ns, q.p90_ns, q.p95_ns, q.p99_ns, q.p999_ns, q.max_ns];
     write!(out, "        ")?;
     for ns in times {
-        write!(out, " {:>9}", time(ns as f64))?;
+        let text = if q.count == 0 { "-".into() } else { time(ns as f64) };
+        write!(out, " {text:>9}")?;
     }
     writeln!(out, "{what}")
 }
