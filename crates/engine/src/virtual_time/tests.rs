@@ -209,28 +209,10 @@ fn costs() -> Costs {
     Costs {
         interrupt: 100,
         take: 10,
-        hash: 0,
-        choose: 0,
-        probe: 0,
-        backlog: 0,
         signal_send: 1000,
         signal_take: 5,
-        hop_near: 0,
-        hop_far: 0,
-        protocol_tcp: 0,
         protocol_udp: 50,
-        protocol_other: 0,
-        gro: 0,
-        wake_local: 0,
-        wake_remote: 0,
-        switch: 0,
-        read: 0,
-        read_next: 0,
-        copy_per_kib: 0,
-        read_near: 0,
-        read_far: 0,
-        work: 0,
-        record: 0,
+        ..Costs::NONE
     }
 }
 
