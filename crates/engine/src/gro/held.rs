@@ -26,7 +26,6 @@ const LISTS: usize = 8;
 ///     gro.push(name, Some(segment), 0, |train| trains.push(train));
 /// }
 /// assert!(trains[0].packets().eq(&["a", "b", "c"])); // c is shorter: the last
-/// assert_eq!(gro.passed(), 3);
 /// gro.flush(|train| trains.push(train));
 /// assert!(trains[1].packets().eq(&["d"]));
 /// ```
@@ -34,7 +33,6 @@ const LISTS: usize = 8;
 pub struct Gro<P> {
     /// In each list the oldest first.
     lists: [Vec<Held<P>>; LISTS],
-    pushed: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -43,8 +41,6 @@ struct Held<P> {
     segment: Segment,
     train: Train<P>,
     since_ns: u64,
-    /// Packets that were pushed before its first one.
-    before: u64,
 }
 
 impl<P> Gro<P> {
@@ -56,7 +52,7 @@ impl<P> Gro<P> {
 
     /// Holds nothing.
     pub fn new() -> Self {
-        Self { lists: [const { Vec::new() }; LISTS], pushed: 0 }
+        Self { lists: [const { Vec::new() }; LISTS] }
     }
 
     /// Takes a packet, and gives to `out` the trains that go because of it, at most two. Without a
@@ -70,8 +66,6 @@ impl<P> Gro<P> {
         now_ns: u64,
         mut out: impl FnMut(Train<P>),
     ) {
-        let before = self.pushed;
-        self.pushed += 1;
         let Some(segment) = segment else {
             out(Train::one(packet));
             return;
@@ -100,7 +94,7 @@ impl<P> Gro<P> {
             out(list.remove(0).train);
         }
         let train = Train::of(packet, &segment);
-        list.push(Held { segment, train, since_ns: now_ns, before });
+        list.push(Held { segment, train, since_ns: now_ns });
     }
 
     /// Takes out the train that a packet's flow has here: the packet goes another way.
@@ -129,22 +123,12 @@ impl<P> Gro<P> {
 
     /// Returns the time of the oldest packet that is held.
     pub fn oldest_ns(&self) -> Option<u64> {
-        self.held().map(|held| held.since_ns).min()
-    }
-
-    /// Returns how many of the packets pushed have gone, counting only up to the first that has
-    /// not: so far may the head of a backlog move, or a flow could overtake what is held of it.
-    pub fn passed(&self) -> u64 {
-        self.held().map(|held| held.before).min().unwrap_or(self.pushed)
+        self.lists.iter().flatten().map(|held| held.since_ns).min()
     }
 
     /// Returns whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.lists.iter().all(Vec::is_empty)
-    }
-
-    fn held(&self) -> impl Iterator<Item = &Held<P>> {
-        self.lists.iter().flatten()
     }
 }
 
