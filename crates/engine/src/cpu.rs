@@ -245,11 +245,6 @@ impl<P> Cpu<P> {
         self.took.take()
     }
 
-    /// Returns whether a poll is under way.
-    pub const fn is_polling(&self) -> bool {
-        self.poll.is_some()
-    }
-
     /// Begins a poll of a scheduled instance.
     #[inline]
     pub fn begin_poll(&mut self, napi: Napi) {

@@ -108,8 +108,6 @@ pub struct Settings {
     pub gro_flush_ns: u64,
     /// Buckets of the flow limit (`net.core.flow_limit_table_len`), a power of two; 0 for none.
     pub flow_limit_buckets: u32,
-    /// A reader that finds nothing polls the queue itself before it sleeps.
-    pub busy_poll: bool,
     /// Holds rings back while taking their packets would be in vain and a reader of their CPU could
     /// run; `None`: never, as Linux. In virtual time only: the threads of the other executor compete
     /// with readers fairly, and cannot know who could run.
@@ -129,7 +127,6 @@ impl Default for Settings {
             gro: true,
             gro_flush_ns: 0,
             flow_limit_buckets: 0,
-            busy_poll: false,
             govern: None,
             slice_ns: 3_000_000,
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rxsteer_core::steer::Host as _;
 use rxsteer_core::{CpuId, QueueId};
@@ -225,9 +225,6 @@ fn drive<P: Send, S: Stages<Packet = P>>(host: &Host<P, S>, cpu: CpuId, mode: Mo
     }
 }
 
-/// How long a reader that polls looks for more before it sleeps (`net.core.busy_read`: 50 µs).
-const BUSY_READ: Duration = Duration::from_micros(50);
-
 /// The thread of a reader.
 fn read<P: Send, S: Stages<Packet = P>>(
     host: &Host<P, S>,
@@ -239,7 +236,6 @@ fn read<P: Send, S: Stages<Packet = P>>(
     let shared = &host.world.readers[reader.0 as usize];
     shared.bell.is_mine();
     let mut on = None;
-    let mut idle_since: Option<Instant> = None;
     loop {
         shared.bell.answer();
         let wanted = host.world.nearest_online(CpuId(shared.cpu.load(Ordering::Acquire)));
@@ -249,19 +245,10 @@ fn read<P: Send, S: Stages<Packet = P>>(
         }
         let read = stages.read(reader, wanted, host.now_ns(), settings.read_batch.max(1));
         if read.messages > 0 || read.more {
-            idle_since = None;
             continue;
         }
         if host.ending.load(Ordering::Acquire) {
             return stages;
-        }
-        if settings.busy_poll {
-            let since = *idle_since.get_or_insert_with(Instant::now);
-            if since.elapsed() < BUSY_READ {
-                thread::yield_now();
-                continue;
-            }
-            idle_since = None;
         }
         shared.bell.sleep();
     }

@@ -180,7 +180,6 @@ fn both_executors_deliver_the_same_packets_to_the_same_sockets_in_the_same_order
         Settings { gro: false, read_batch: 64, ..Settings::default() },
         Settings { mode: Mode::Threaded, read_batch: 64, ..Settings::default() },
         Settings { mode: Mode::Ksoftirqd, gro_flush_ns: 20_000, ..Settings::default() },
-        Settings { busy_poll: true, ..Settings::default() },
     ];
     for policy in [PolicyKind::None, PolicyKind::Rps, PolicyKind::Rfs, PolicyKind::FlowAware] {
         for mode in modes {
