@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-use rxsteer_core::steer::{Class, Reason};
+use rxsteer_core::steer::{Class, Host as _, Reason};
 use rxsteer_core::{CpuId, QueueId};
 
 use crate::backlog::Enqueued;
@@ -24,7 +24,7 @@ use crate::machine::Machine;
 use crate::overload::Took;
 use crate::settings::{Mode, Settings};
 use crate::softirq::{Napi, Softirq};
-use crate::stages::{At, Choice, Cpus as _, Drop, Stages};
+use crate::stages::{At, Choice, Drop, Stages};
 
 /// The receive path of one CPU.
 #[derive(Debug)]
@@ -483,7 +483,7 @@ impl<P> Cpu<P> {
     {
         let to = choice.decision.cpu;
         if let Some(limit) = &mut self.flow_limit {
-            let waiting = machine.cpus().depth(to);
+            let waiting = machine.cpus().waiting(to);
             let max_backlog = self.settings.limits.max_backlog;
             if !limit.allows(stages.hash(&packet), waiting, max_backlog) {
                 self.took = Some(Took::Wasted);

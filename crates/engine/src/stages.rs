@@ -76,11 +76,6 @@ pub struct At {
 
 /// The state of the CPUs as decisions may see it.
 pub trait Cpus: Host {
-    /// Returns the packets that wait on a CPU's backlog.
-    fn depth(&self, cpu: CpuId) -> u32 {
-        self.tail(cpu).wrapping_sub(self.head(cpu))
-    }
-
     /// Returns the time that a CPU has worked so far, in ns.
     fn busy_ns(&self, cpu: CpuId) -> u64;
 

@@ -232,9 +232,16 @@ impl<P> Backlog<P> {
 
     /// Returns how many packets are in or in work.
     pub fn waiting(&self) -> u32 {
-        // The head first: it never passes the tail that is read after it.
-        let head = self.head();
-        self.tail().wrapping_sub(head)
+        let mut head = self.head();
+        loop {
+            let tail = self.tail();
+            // Of one moment only if the head stood still: it never passes a tail that is read after
+            // it, but whoever is held up between the two finds the tail any distance ahead.
+            match self.head() {
+                same if same == head => return tail.wrapping_sub(head),
+                now => head = now,
+            }
+        }
     }
 
     /// Returns how many packets were refused because it was full.

@@ -136,7 +136,7 @@ impl Control {
                     packets_ns: cpus.busy_ns(cpu).saturating_sub(readers_ns),
                     readers_ns,
                     refused: refused.get(cpu.index()).copied().unwrap_or(0),
-                    depth: cpus.depth(cpu),
+                    depth: cpus.waiting(cpu),
                 }
             });
         }

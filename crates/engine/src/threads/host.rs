@@ -11,7 +11,7 @@ use rxsteer_core::{CpuId, QueueId};
 use super::seat::Seat;
 use super::world::{Bell, World};
 use crate::backlog::Refused;
-use crate::{Cpus as _, ReaderId, Stages};
+use crate::{ReaderId, Stages};
 
 /// A host of threads, to send frames to and to change while they run. Shared by any number of threads.
 pub struct Host<P, S> {
@@ -76,7 +76,7 @@ impl<P: Send, S: Stages<Packet = P>> Host<P, S> {
 
     /// Returns the packets that wait on a CPU's backlog or are in work there.
     pub fn waiting(&self, cpu: CpuId) -> u32 {
-        self.world.depth(cpu)
+        self.world.waiting(cpu)
     }
 
     /// Takes a CPU offline, between two runs of all: what waits on its backlog is chosen for again,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rxsteer_core::steer::{Aware, PolicyKind, Reason};
+use rxsteer_core::steer::{Aware, Host as _, PolicyKind, Reason};
 use rxsteer_core::{CpuId, QueueId};
 use rxsteer_sockets::Event;
 use rxsteer_sockets::queue::{BufferPool, Datagram, Limits};
 
+use super::world::{Queued, World};
 use super::*;
 use crate::backlog::Backlog;
 use crate::udp::testing::*;
@@ -483,4 +484,34 @@ fn a_thread_that_panics_does_not_leave_the_caller_waiting() {
     let _ = run(&setup(4, &[0, 1], &[2, 3], roomy_settings()), stages, |host| {
         assert!(host.send(QueueId(0), numbered(&pool, 0, 1000, 0, 64)).is_ok());
     });
+}
+
+/// Others move head and tail while a decision asks: a head that is read after more came and went
+/// must not pass for four thousand million packets, which would spill and refuse.
+#[test]
+fn a_backlog_seen_from_outside_is_never_deeper_than_it_can_be() {
+    const MOST: u32 = 7;
+    let limits = crate::Limits { max_backlog: MOST, ..crate::Limits::default() };
+    let settings = Settings { limits, ..Settings::default() };
+    let world = World::new(&topology(1, &[0]), &settings, &[]);
+    let backlog = &world.cpus[0].backlog;
+    let ending = AtomicBool::new(false);
+    let deepest = std::thread::scope(|scope| {
+        let deepest = scope.spawn(|| {
+            let mut deepest = 0;
+            while !ending.load(Ordering::Relaxed) {
+                deepest = deepest.max(world.waiting(CpuId(0)));
+            }
+            deepest
+        });
+        for packet in 0..300_000 {
+            let queued = Queued::new(packet, CpuId(0), QueueId(0));
+            assert!(backlog.enqueue(queued).is_ok());
+            assert!(backlog.take_one().is_some());
+            backlog.finish(1);
+        }
+        ending.store(true, Ordering::Relaxed);
+        deepest.join().unwrap()
+    });
+    assert!(deepest <= MOST + 1, "{deepest}");
 }

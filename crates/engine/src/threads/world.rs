@@ -56,6 +56,10 @@ pub(super) struct Queued<P> {
 }
 
 impl<P> Queued<P> {
+    pub(super) const fn new(packet: P, from: CpuId, queue: QueueId) -> Self {
+        Self { packet, from, queue }
+    }
+
     pub(super) fn into_parts(self) -> (P, QueueId) {
         (self.packet, self.queue)
     }
@@ -214,13 +218,15 @@ impl<P> Host for World<P> {
     fn tail(&self, cpu: CpuId) -> u32 {
         self.cpus.get(cpu.index()).map_or(0, |cpu| cpu.backlog.tail())
     }
+
+    /// Read by the backlog, which knows in what order: others move head and tail meanwhile.
+    #[inline]
+    fn waiting(&self, cpu: CpuId) -> u32 {
+        self.cpus.get(cpu.index()).map_or(0, |cpu| cpu.backlog.waiting())
+    }
 }
 
 impl<P> Cpus for World<P> {
-    fn depth(&self, cpu: CpuId) -> u32 {
-        self.cpus.get(cpu.index()).map_or(0, |cpu| cpu.backlog.waiting())
-    }
-
     fn busy_ns(&self, cpu: CpuId) -> u64 {
         self.cpus.get(cpu.index()).map_or(0, |cpu| cpu.busy_ns.load(Ordering::Relaxed))
     }
@@ -267,7 +273,7 @@ impl<P> Machine<P> for Surroundings<'_, P> {
         let Some(target) = self.world.cpus.get(to.index()) else {
             return Err((packet, Drop::Offline));
         };
-        let queued = Queued { packet, from: at.on, queue: at.queue };
+        let queued = Queued::new(packet, at.on, at.queue);
         target.backlog.enqueue(queued).map_err(|refused| match refused {
             Refused::Full(queued) => (queued.packet, Drop::Backlog(to)),
             Refused::Closed(queued) => (queued.packet, Drop::Offline),
