@@ -443,7 +443,10 @@ impl<P> Cpu<P> {
         } else {
             Took::Useful { protected }
         });
-        if choice.is_inline() && !at.again {
+        // What stays on a CPU whose backlog is empty has nothing before it there that it could
+        // overtake; what this poll holds of its flow goes first, here as on its way elsewhere.
+        let stays = choice.is_inline() || (!elsewhere && machine.may_skip_backlog(self.id));
+        if stays && !at.again {
             self.hand = self.unmerged(packet, None, stages);
             return;
         }

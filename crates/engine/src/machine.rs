@@ -27,6 +27,14 @@ pub trait Machine<P> {
     /// ([`Drop::Offline`]).
     fn enqueue(&mut self, at: At, to: CpuId, packet: P) -> Result<Enqueued, (P, Drop)>;
 
+    /// Returns whether a packet for the CPU's own backlog may be processed at once instead: nothing
+    /// of the CPU waits there or is in work. `false`: it takes the way over the backlog all the
+    /// same, as in Linux.
+    fn may_skip_backlog(&self, cpu: CpuId) -> bool {
+        let _ = cpu;
+        false
+    }
+
     /// Takes the next packet off the CPU's own backlog, and who put it there.
     fn take_backlog(&mut self, cpu: CpuId) -> Option<(P, CpuId)>;
 

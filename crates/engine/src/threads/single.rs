@@ -13,7 +13,7 @@ use crate::{Read, ReaderId, Settings, Stages};
 
 /// A host of one CPU without threads: who has the frames polls and reads, in turns of its choice.
 ///
-/// The way of a packet is the same as on threads, backlog and all; nobody is ever woken.
+/// The way of a packet is the same as on threads; nobody is ever woken.
 ///
 /// # Examples
 /// ```

@@ -10,7 +10,8 @@ use rxsteer_core::{CpuId, QueueId};
 use rxsteer_sockets::Event;
 use rxsteer_sockets::queue::{BufferPool, Datagram, Limits};
 
-use super::world::{Queued, World};
+use super::seat::Seat;
+use super::world::{Bell, Queued, World};
 use super::*;
 use crate::backlog::Backlog;
 use crate::udp::testing::*;
@@ -514,4 +515,51 @@ fn a_backlog_seen_from_outside_is_never_deeper_than_it_can_be() {
         deepest.join().unwrap()
     });
     assert!(deepest <= MOST + 1, "{deepest}");
+}
+
+/// A CPU by hand whose queue's mask is that CPU alone, with a connected socket that it reads.
+fn by_hand() -> (World<Frame>, Seat<Frame, Stages>, Arc<Sockets>) {
+    let settings = Settings { gro: false, ..Settings::default() };
+    let plane =
+        plane(PlaneSettings { masks: vec![vec![CpuId(0)]], ..plane_settings(PolicyKind::Rps) });
+    let sockets = sockets(&plane, &[0]);
+    sockets.open(&roomy(1000, 0)).unwrap();
+    let world = World::new(&topology(2, &[0]), &settings, &[]);
+    let mut seat = Seat::new(CpuId(0), &settings, 1, stages(&sockets));
+    seat.add_queue(QueueId(0));
+    (world, seat, sockets)
+}
+
+/// Puts a frame of flow 1 in the ring and interrupts.
+fn receive(world: &World<Frame>, number: u32) {
+    assert!(world.rings[0].frames.enqueue(numbered(&pool(), 1, 1000, number, 64)).is_ok());
+    world.cpus[0].bell.ring(Bell::queue(QueueId(0)));
+}
+
+#[test]
+fn a_packet_that_stays_on_a_cpu_without_backlog_is_processed_in_the_poll_that_took_it() {
+    let (world, mut seat, _sockets) = by_hand();
+    receive(&world, 0);
+    seat.run(&world);
+    let counts = seat.cpu.counts();
+    assert_eq!((counts.polls, counts.processed, world.cpus[0].backlog.tail()), (1, 1, 0));
+    // What was decided is counted as it is on any way.
+    assert_eq!(seat.stages.tally().reason(Reason::NoFlow), 1, "{:?}", seat.stages.tally());
+}
+
+#[test]
+fn a_packet_that_stays_does_not_overtake_what_waits_on_the_backlog() {
+    let (world, mut seat, _sockets) = by_hand();
+    // Another CPU put it there, and its signal is still on the way.
+    let first = Queued::new(numbered(&pool(), 1, 1000, 0, 64), CpuId(1), QueueId(0));
+    assert!(world.cpus[0].backlog.enqueue(first).unwrap().signal);
+    receive(&world, 1);
+    seat.run(&world);
+    assert_eq!((seat.cpu.counts().processed, world.cpus[0].backlog.waiting()), (0, 2));
+    world.cpus[0].bell.ring(Bell::FIRST);
+    seat.run(&world);
+    assert_eq!(crate::Stages::read(&mut seat.stages, ReaderId(0), CpuId(0), 0, 64).packets, 2);
+    let (tally, delivered) = sum([seat.stages]);
+    assert_eq!((tally.queued, tally.reordered), (2, 0));
+    assert_eq!(delivered.into_values().collect::<Vec<_>>(), [[0, 1]]);
 }

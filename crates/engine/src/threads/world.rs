@@ -281,6 +281,11 @@ impl<P> Machine<P> for Surroundings<'_, P> {
     }
 
     #[inline]
+    fn may_skip_backlog(&self, cpu: CpuId) -> bool {
+        self.world.waiting(cpu) == 0
+    }
+
+    #[inline]
     fn take_backlog(&mut self, cpu: CpuId) -> Option<(P, CpuId)> {
         let queued = self.world.cpus[cpu.index()].backlog.take_one()?;
         Some((queued.packet, queued.from))
