@@ -109,8 +109,9 @@ pub struct Settings {
     /// Buckets of the flow limit (`net.core.flow_limit_table_len`), a power of two; 0 for none.
     pub flow_limit_buckets: u32,
     /// Holds rings back while taking their packets would be in vain and a reader of their CPU could
-    /// run; `None`: never, as Linux. In virtual time only: the threads of the other executor compete
-    /// with readers fairly, and cannot know who could run.
+    /// run; `None`: never, as Linux. In virtual time only: threads compete with readers fairly and
+    /// cannot know who could run, so they refuse it
+    /// ([`SetupError::Governed`](crate::threads::SetupError::Governed)).
     pub govern: Option<GovernorSettings>,
     /// Time that a task runs before another that is as entitled gets its turn, in ns.
     pub slice_ns: u64,

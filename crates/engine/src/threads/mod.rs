@@ -14,6 +14,11 @@
 //! In no mode can it run ahead of a reader that the machine has put on the CPU: no unprivileged thread
 //! can. Who comes first is for virtual time to show; here the machine's scheduler shares the CPU.
 //!
+//! Of the means against overload it has shedding (with fair shares and what is in flight) and spilling.
+//! The governor is refused ([`SetupError::Governed`]). Nothing here places flows beside their reader:
+//! [`Beside`](crate::overload::Beside) needs to know what each flow's packets and each reader took,
+//! which would be a clock read per packet; stages of another make can still bring it.
+//!
 //! A packet that stays where it was taken is processed at once if nothing waits on that CPU's
 //! backlog, unlike in Linux, so that steering costs little where it changes nothing.
 //!

@@ -43,6 +43,8 @@ pub enum SetupError {
     NoCpu,
     /// A ring or a backlog of more packets than 1,048,576.
     TooLong(u32),
+    /// The settings ask for the governor, which is for virtual time.
+    Governed,
 }
 
 impl fmt::Display for SetupError {
@@ -58,6 +60,10 @@ impl fmt::Display for SetupError {
                 let most = Backlog::<()>::MOST_PACKETS;
                 write!(f, "room for {count} packets: at most {most} are possible")
             }
+            Self::Governed => f.write_str(
+                "`govern` is set: threads cannot tell whether a reader could run; \
+                 only virtual time holds rings back",
+            ),
         }
     }
 }
@@ -170,6 +176,9 @@ pub(super) fn check(setup: &Setup) -> Result<(), SetupError> {
     let missing = |cpu: &CpuId| !topology.cpus.possible.contains(*cpu);
     if let Some(reader) = readers.iter().position(missing) {
         return Err(SetupError::NoReaderCpu(ReaderId(reader as u32)));
+    }
+    if settings.govern.is_some() {
+        return Err(SetupError::Governed);
     }
     let limits = settings.limits;
     let too_long = |count: &u32| *count > Backlog::<()>::MOST_PACKETS;

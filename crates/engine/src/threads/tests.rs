@@ -14,6 +14,7 @@ use super::seat::Seat;
 use super::world::{Bell, Queued, World};
 use super::*;
 use crate::backlog::Backlog;
+use crate::overload::GovernorSettings;
 use crate::udp::testing::*;
 use crate::udp::{Consume, Frame, Message, PlaneSettings, Socket, SocketSettings, Tally, Turn};
 use crate::udp::{Sockets, UdpStages};
@@ -466,6 +467,11 @@ fn a_host_that_cannot_be_is_refused() {
     let mut bad = good.clone();
     bad.settings.limits.max_backlog = Backlog::<()>::MOST_PACKETS + 1;
     assert_eq!(refused(&bad), SetupError::TooLong(1_048_577));
+    let mut bad = good.clone();
+    bad.settings.govern = Some(GovernorSettings::default());
+    assert_eq!(refused(&bad), SetupError::Governed);
+    // Nothing else was wrong.
+    run(&good, || stages(&sockets(&plane(PlaneSettings::default()), &[0])), |_| ()).unwrap();
 }
 
 #[test]
