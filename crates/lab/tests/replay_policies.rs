@@ -241,6 +241,14 @@ fn a_reader_that_is_too_slow_loses_packets_and_each_is_counted_once() {
     assert!(aware.drops.shed > 1000 && aware.drops.receive_buffer == 0, "{:?}", aware.drops);
     assert_eq!(aware.reasons.shed.total(), aware.drops.shed);
     assert!(finding(&report, FindingCode::ReaderTooSlow).unwrap().text.contains("only delays"));
+    // What was shed never found a buffer full.
+    let told = |name: &str, drops: &str| {
+        let of = report.findings.iter().find(|f| f.text.starts_with(&format!("{name}: ")));
+        let text = &of.unwrap_or_else(|| panic!("nothing of {name}")).text;
+        assert!(text.starts_with(&format!("{name}: {drops}")), "{text}");
+    };
+    told("rps", &format!("{} packets found the receive buffer", rps.drops.receive_buffer));
+    told("flow-aware", &format!("{} packets had to be shed early", aware.drops.shed));
 }
 
 #[test]

@@ -472,16 +472,17 @@ fn one_policy(policy: &PolicyReport, report: &Report, findings: &mut Vec<Finding
             FindingCode::ReaderStarved,
             Severity::Problem,
             format!(
-                "{name}: {lost} packets found the receive buffer of their socket full: on CPU {} \
-                 packet work runs ahead of the readers, takes {} of the time and leaves them {}. \
-                 Move the readers or the interrupts to other CPUs, or let packet work compete with \
+                "{name}: {}: on CPU {} packet work runs ahead of the readers, takes {} of the time and \
+                 leaves them {}. Move the readers or the interrupts to other CPUs, or let packet work compete with \
                  the readers (echo 1 > /sys/class/net/DEV/threaded).",
+                lost_at_socket(policy),
                 cpu.cpu,
                 percent(cpu.busy * cpu.softirq_ns as f64 / cpu.busy_ns as f64),
                 percent(cpu.busy * cpu.reader_ns as f64 / cpu.busy_ns as f64),
             ),
             &[
                 ("lost", lost as f64, "packets"),
+                ("shed", policy.drops.shed as f64, "packets"),
                 ("softirq_ns", cpu.softirq_ns as f64, "ns"),
                 ("reader_ns", cpu.reader_ns as f64, "ns"),
             ],
@@ -491,11 +492,25 @@ fn one_policy(policy: &PolicyReport, report: &Report, findings: &mut Vec<Finding
             FindingCode::ReaderTooSlow,
             Severity::Problem,
             format!(
-                "{name}: {lost} packets found the receive buffer of their socket full: the reader \
-                 is slower than they arrive, and a larger buffer only delays the loss."
+                "{name}: {}: the reader is slower than they arrive, and a larger buffer only delays \
+                 the loss.",
+                lost_at_socket(policy)
             ),
-            &[("lost", lost as f64, "packets")],
+            &[("lost", lost as f64, "packets"), ("shed", policy.drops.shed as f64, "packets")],
         ));
+    }
+}
+
+/// Says how many packets were lost for want of room in their socket: there, or shed before.
+fn lost_at_socket(policy: &PolicyReport) -> String {
+    let (full, shed) = (policy.drops.receive_buffer, policy.drops.shed);
+    let at_socket =
+        format!("{full} packet{} found the receive buffer of their socket full", plural(full));
+    let early = format!("{shed} packet{} had to be shed early, for want of room", plural(shed));
+    match (full, shed) {
+        (_, 0) => at_socket,
+        (0, _) => early,
+        _ => format!("{at_socket}, and {early}"),
     }
 }
 
