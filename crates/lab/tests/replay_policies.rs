@@ -263,6 +263,18 @@ fn limits_of_state_change_no_sum_and_are_told() {
 }
 
 #[test]
+fn what_a_full_ring_loses_is_in_the_course_too() {
+    let host = host("cpus = 2\nqueues = 1\n[limits]\nring = 64\n");
+    let mut scenario = Scenario::new(5);
+    scenario.add(Uniform { gap_ns: 20, ..flows(50, 100) });
+    let report = run_scenario(scenario, host, options(&[Off, Rps]));
+    // The sums over the course are checked of every report.
+    for policy in &report.policies {
+        assert!(policy.drops.ring > 100, "{}: {:?}", policy.policy, policy.drops);
+    }
+}
+
+#[test]
 fn where_all_lose_the_simplest_that_carries_nearly_the_most_is_named() {
     let mut scenario = Scenario::new(5);
     scenario.add(Crowd { gap_ns: 100, ..strangers(60_000) });

@@ -167,6 +167,7 @@ fn frames(
     }
     let mut frames = scenario.frames();
     let end_ns = crate::generate::EPOCH_NS + run.duration_ns;
+    replay.ends_at(end_ns);
     let mut packets = 0u64;
     while let Some(frame) = frames.next_frame() {
         if frame.time_ns >= end_ns {

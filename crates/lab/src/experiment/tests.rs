@@ -175,3 +175,18 @@ fn every_shipped_experiment_is_right_and_has_the_name_of_its_file() {
         assert!(size.bytes < 2 << 30, "{}: {size:?}", shipped.name);
     }
 }
+#[test]
+fn what_is_read_after_the_end_is_in_no_rate() {
+    // A reader that needs 10 us a packet is through with 1,000 in 10 ms; the rest it reads later.
+    let text = FLOOD.replace("100_000", "200_000")
+        + "[[consumer]]\ncpus = \"3\"\nwork_ns = 10_000\nconnected = false\n";
+    let (report, _) =
+        run(&read(&text).unwrap(), 0, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    for policy in ["rps", "flow-aware"] {
+        let of = |measure: &str| report.value(measure, &format!("all/{policy}")).unwrap();
+        assert!(of("read_per_s") * 0.01 <= 1000.0, "{policy}: {}", of("read_per_s"));
+        assert!(of("read_per_s") * 0.01 > 500.0, "{policy}: {}", of("read_per_s"));
+        assert!(of("read") > of("read_per_s") * 0.01 + 10.0, "{policy}: {}", of("read"));
+    }
+}
+

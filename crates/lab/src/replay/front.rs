@@ -63,6 +63,8 @@ pub(super) struct Front {
     notes: Vec<Note>,
     items: Vec<Timed>,
     start_ns: Option<u64>,
+    /// When the run is over, in the time of packets.
+    pub(super) end_ts_ns: Option<u64>,
     now_ns: u64,
     span_ns: u64,
     pub(super) counts: InputCounts,
@@ -132,6 +134,7 @@ impl Front {
             notes: Vec::new(),
             items: Vec::with_capacity(BATCH + 16),
             start_ns: None,
+            end_ts_ns: None,
             now_ns: 0,
             span_ns: 0,
             counts: InputCounts { queues: vec![0; host.queues.len()], ..Default::default() },
@@ -231,8 +234,20 @@ impl Front {
         }
     }
 
+    /// Begins the run with the time of its first packet.
+    fn start(&mut self, ts_ns: u64) -> u64 {
+        self.start_ns = Some(ts_ns);
+        if let Some(end) = self.end_ts_ns {
+            self.push(Item::End(end.saturating_sub(ts_ns)));
+        }
+        ts_ns
+    }
+
     fn frame(&mut self, mut frame: Frame) {
-        let start = *self.start_ns.get_or_insert(frame.ts_ns);
+        let start = match self.start_ns {
+            Some(start) => start,
+            None => self.start(frame.ts_ns),
+        };
         let now = frame.ts_ns.saturating_sub(start).min(MAX_NS);
         if now < self.now_ns {
             self.counts.time_went_back += 1;

@@ -31,6 +31,8 @@ pub(super) enum Item {
     Close { socket: u32 },
     /// The thread that reads a socket is on another CPU from now on.
     Place { socket: u32, cpu: CpuId },
+    /// Before all others, where it is known: the run is over at this time, in ns.
+    End(u64),
     /// The event of this number takes place.
     Event(u32),
 }

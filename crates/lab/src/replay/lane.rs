@@ -142,6 +142,7 @@ impl<S: Executor + Send> Run for Lane<S> {
                         self.executor.wake(reading, messages, timed.ns, &mut self.ledger);
                     }
                 }
+                Item::End(end_ns) => self.ledger.ends_at(end_ns),
                 Item::Event(number) => self.event(number as usize, timed.ns),
             }
         }

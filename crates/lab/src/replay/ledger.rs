@@ -47,6 +47,8 @@ pub(super) struct Ledger {
     /// Flows whose packets ended, and when, where a workload waits for that.
     ends: Option<Vec<Ended>>,
     now_ns: u64,
+    /// When the run is over, where that is known beforehand: what is read later is late.
+    end_ns: u64,
     costs: Costs,
     limits: Limits,
     merge: Merge,
@@ -73,6 +75,7 @@ impl Ledger {
                 .flatten(),
             ends: None,
             now_ns: 0,
+            end_ns: u64::MAX,
             costs: host.costs,
             limits: host.limits,
             merge: host.merge,
@@ -87,6 +90,11 @@ impl Ledger {
             point: SeriesPoint::default(),
             point_span: 0,
         }
+    }
+
+    /// Says when the run is over.
+    pub(super) fn ends_at(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
     }
 
     /// Counts a packet that arrives.
@@ -293,7 +301,9 @@ impl Stages for Ledger {
             }
             for job in message.train {
                 read.bytes += u64::from(job.len);
-                self.note_end(&job, now_ns + read.work_ns, true);
+                let through_ns = now_ns + read.work_ns;
+                self.counts.read_in_time += u64::from(through_ns <= self.end_ns);
+                self.note_end(&job, through_ns, true);
                 self.read_one(&job, on, now_ns);
             }
         }
@@ -315,7 +325,10 @@ impl Stages for Ledger {
             Drop::FlowLimit(_) => drops.flow_limit += 1,
             Drop::Offline => drops.offline += 1,
         }
-        self.point(now_ns).dropped += 1;
+        let point = self.point(now_ns);
+        point.dropped += 1;
+        // No decision counted it.
+        point.packets += u64::from(cause == Drop::Ring);
         if matches!(cause, Drop::Backlog(_) | Drop::FlowLimit(_) | Drop::Offline)
             && let Some(socket) = self.socket(&job)
         {

@@ -119,6 +119,12 @@ impl Replay {
         })
     }
 
+    /// Says beforehand when the run is over, in the time of packets: what is read later does not
+    /// count as read in time.
+    pub(crate) fn ends_at(&mut self, ts_ns: u64) {
+        self.front.end_ts_ns = Some(ts_ns);
+    }
+
     /// Takes in the next packet.
     pub fn packet(&mut self, packet: &Packet<'_>) {
         if self.front.packet(packet) {

@@ -165,6 +165,7 @@ impl Run {
         duration_ns: u64,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Option<PolicyReport> {
+        self.ledger.ends_at(duration_ns);
         let mut rng = Rng::new(seed, 0x726f_756e);
         for (index, flow) in self.flows.iter().enumerate() {
             for _ in 0..flow.window {

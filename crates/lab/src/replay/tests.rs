@@ -41,7 +41,7 @@ fn check(report: &Report) {
         assert!(policy.adds_up(), "{policy:#?}");
         assert_eq!(policy.probes.total(), policy.reasons.total(), "{}", policy.policy);
         let points = policy.series.points.iter();
-        assert_eq!(points.map(|p| p.packets).sum::<u64>(), policy.reasons.total());
+        assert_eq!(points.map(|p| p.packets).sum::<u64>(), input.received, "{}", policy.policy);
         let processed: u64 = policy.cpus.iter().map(|c| c.processed).sum();
         let d = &policy.distances;
         assert_eq!(processed, d.same_cpu + d.same_cache + d.elsewhere + d.no_consumer);

@@ -51,6 +51,10 @@ pub struct PolicyReport {
     pub wakeups: u64,
     /// Packets read by a consumer.
     pub read: u64,
+    /// Those of them with which the consumer was through before the run was over; all, where its
+    /// length was not set beforehand.
+    #[serde(skip)]
+    pub read_in_time: u64,
     /// Packets that ended in protocol processing: bare acknowledgements, SYNs, packets without a
     /// known consumer.
     pub finished_without_read: u64,

@@ -58,6 +58,9 @@ pub(crate) fn checked(report: Report) -> Report {
         assert_eq!(policy.received, input.received, "{}", policy.policy);
         assert!(policy.adds_up(), "{policy:#?}");
         assert_eq!(policy.probes.total(), policy.reasons.total(), "{}", policy.policy);
+        let points = || policy.series.points.iter();
+        assert_eq!(points().map(|p| p.packets).sum::<u64>(), input.received, "{}", policy.policy);
+        assert_eq!(points().map(|p| p.dropped).sum::<u64>(), policy.drops.total());
     }
     report
 }
