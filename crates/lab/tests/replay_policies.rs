@@ -343,6 +343,24 @@ fn a_full_reader_is_named_as_what_no_policy_moves() {
 }
 
 #[test]
+fn where_a_reader_starves_the_table_that_switches_the_means_on_is_named() {
+    let rules = "[[consumer]]\nconnected = false\nsockets = 1\ncpus = \"0\"\n";
+    let told = |more: &str, gap_ns: u64| {
+        let host = host(&format!("cpus = 2\nqueues = 1\n[[queue]]\nirq_cpu = 0\n{more}"));
+        let mut scenario = Scenario::new(5);
+        scenario.add(Uniform { gap_ns, ..flows(200, 200) });
+        let report =
+            run_scenario(scenario, host.clone(), with_rules(&[Off, FlowAware], rules, &host));
+        let starved = finding(&report, FindingCode::ReaderStarved).is_some();
+        let unless = &report.verdict.unless;
+        (starved, unless.iter().any(|text| text.contains("a table [overload] in the host file")))
+    };
+    assert_eq!(told("", 300), (true, true));
+    assert_eq!(told("", 50_000), (false, false), "nobody starves");
+    assert_eq!(told("[overload]\nshed = true\n", 300), (true, false), "it is there already");
+}
+
+#[test]
 fn without_rfs_the_settings_turn_its_table_off() {
     let host = Host::simple(4, 4).unwrap();
     let mut scenario = Scenario::new(5);

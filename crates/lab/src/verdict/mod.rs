@@ -66,6 +66,22 @@ pub(crate) fn nothing() -> Verdict {
 
 /// Judges a report whose counts and findings are complete.
 pub(crate) fn judge(host: &Host, report: &Report) -> Verdict {
+    let mut verdict = answer(host, report);
+    verdict.unless.extend(means_left_out(host, report));
+    verdict
+}
+
+/// Says how to replay the means against overload, where readers starve and no host switched them.
+fn means_left_out(host: &Host, report: &Report) -> Option<String> {
+    let starved = report.findings.iter().any(|f| f.code == FindingCode::ReaderStarved);
+    (starved && host.overload.is_none()).then(|| {
+        "Readers starve: what flow-aware has against that (fair shares, the governor, placing beside \
+         the reader) is replayed only where a table [overload] in the host file switches it on."
+            .into()
+    })
+}
+
+fn answer(host: &Host, report: &Report) -> Verdict {
     if report.input.received == 0 {
         return nothing();
     }
