@@ -6,7 +6,8 @@ mod common;
 use common::{rxsteer, rxsteer_in, scratch};
 use serde_json::Value;
 
-const SMALL: &str = "lab run mask-change --set duration=20ms --set event=[]";
+const SMALL: &str =
+    "lab run mask-change --set duration=20ms --set event=[] --set consumer.0.migrate=[]";
 
 #[test]
 fn the_list_names_every_experiment_and_show_prints_a_file_that_runs() {

@@ -178,33 +178,59 @@ impl Scenario {
     pub fn from_toml(name: &str, text: &str, host: &Host) -> Result<Self, ConfigError> {
         let source = Source::new(name, text);
         let file: File = source.parse()?;
-        Self::make(source, &file.consumer, &file.event, host)
+        Self::make(source, &file.consumer, &file.event, host, None)
     }
 
-    /// Makes consumers and events of their plain forms, which may be a part of a larger file.
+    /// Makes consumers and events of their plain forms, which may be a part of a larger file; events
+    /// are before `end_ns`, where the end is known.
     pub(crate) fn make(
         source: Source<'_>,
         consumers: &[ConsumerFile],
         events: &[EventFile],
         host: &Host,
+        end_ns: Option<u64>,
     ) -> Result<Self, ConfigError> {
-        let mut scenario = Self::default();
+        let mut rules = Vec::new();
+        let mut happens = Vec::new();
         for (index, given) in consumers.iter().enumerate() {
-            scenario.consumers.push(rule(source, given, host)?);
+            rules.push(rule(source, given, host)?);
             for migrate in &given.migrate {
                 let cpus = cpus(source, &migrate.cpus, host)?;
-                scenario.events.push(Event {
-                    at_ns: time(source, &migrate.at)?,
-                    change: Change::Migrate { rule: index, cpus },
-                });
+                let change = Change::Migrate { rule: index, cpus };
+                let at_ns = time(source, &migrate.at, end_ns)?;
+                happens.push((Event { at_ns, change }, &migrate.at));
             }
         }
         for given in events {
-            scenario.events.push(event(source, given, host)?);
+            happens.push((event(source, given, host, end_ns)?, &given.at));
         }
-        scenario.events.sort_by_key(|event| event.at_ns);
-        Ok(scenario)
+        happens.sort_by_key(|(event, _)| event.at_ns);
+        some_cpu_stays(source, &happens, host.cpus.online)?;
+        let events = happens.into_iter().map(|(event, _)| event).collect();
+        Ok(Self { consumers: rules, events })
     }
+}
+
+/// Refuses the event that takes the last CPU offline; events are in order of time.
+fn some_cpu_stays(
+    source: Source<'_>,
+    events: &[(Event, &Spanned<String>)],
+    mut online: CpuSet,
+) -> Result<(), ConfigError> {
+    for (event, at) in events {
+        match event.change {
+            Change::Offline(cpu) => {
+                online = online.difference(&CpuSet::from_iter([cpu]));
+                if online.is_empty() {
+                    let message = format!("CPU {cpu} is the last one online then, and stays");
+                    return Err(source.refuse(at, message));
+                }
+            }
+            Change::Online(cpu) => online = online.union(&CpuSet::from_iter([cpu])),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn rule(
@@ -270,8 +296,13 @@ fn rule(
     })
 }
 
-fn event(source: Source<'_>, given: &EventFile, host: &Host) -> Result<Event, ConfigError> {
-    let at_ns = time(source, &given.at)?;
+fn event(
+    source: Source<'_>,
+    given: &EventFile,
+    host: &Host,
+    end_ns: Option<u64>,
+) -> Result<Event, ConfigError> {
+    let at_ns = time(source, &given.at, end_ns)?;
     let queue = match &given.queue {
         Some(queue) if usize::from(*queue.get_ref()) >= host.queues.len() => {
             let message = format!("the host has queues 0 to {}", host.queues.len() - 1);
@@ -315,8 +346,18 @@ fn existing(source: Source<'_>, cpu: &Spanned<u16>, host: &Host) -> Result<CpuId
     Err(source.refuse(cpu, message))
 }
 
-fn time(source: Source<'_>, text: &Spanned<String>) -> Result<u64, ConfigError> {
-    parse_duration_ns(text.get_ref()).map_err(|error| source.refuse(text, error.to_string()))
+fn time(
+    source: Source<'_>,
+    text: &Spanned<String>,
+    end_ns: Option<u64>,
+) -> Result<u64, ConfigError> {
+    match parse_duration_ns(text.get_ref()) {
+        Ok(ns) if end_ns.is_some_and(|end_ns| ns >= end_ns) => {
+            Err(source.refuse(text, "is not before the end, so nothing would come of it"))
+        }
+        Ok(ns) => Ok(ns),
+        Err(error) => Err(source.refuse(text, error.to_string())),
+    }
 }
 
 /// Consumers may run on isolated CPUs: that is what those are for.
@@ -363,6 +404,18 @@ mod tests {
         assert!(
             matches!(&scenario.events[2].change, Change::Resize(s) if s.sock_flow_entries == 1024)
         );
+    }
+
+    #[test]
+    fn the_event_that_would_take_the_last_cpu_is_refused_in_order_of_time() {
+        let offline = |at: u32, cpu: u32| format!("[[event]]\nat = \"{at}s\"\noffline = {cpu}\n");
+        let four = format!("{}{}{}{}", offline(4, 3), offline(1, 0), offline(2, 1), offline(3, 2));
+        let error = read(&four).unwrap_err().to_string();
+        assert_eq!(error, "c:2:6: event.at: CPU 3 is the last one online then, and stays");
+        let back = format!("{four}[[event]]\nat = \"1500ms\"\nonline = 0\n");
+        assert_eq!(read(&back).unwrap().events.len(), 5);
+        let twice = [offline(1, 0), offline(2, 0), offline(3, 1), offline(4, 2)].concat();
+        assert!(read(&twice).is_ok(), "a CPU that is off already takes no other along");
     }
 
     #[test]

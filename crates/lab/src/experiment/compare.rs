@@ -60,8 +60,8 @@ impl Place<'_> {
             }
         };
         Ok(Figure {
-            what: file.what.clone(),
-            source: file.source.clone(),
+            what: self.source.one_line(&file.what)?.to_owned(),
+            source: self.source.one_line(&file.source)?.to_owned(),
             value: self.value(&file.measure, &file.of, file.over.as_ref())?,
             published: number(&file.published, 0.0)?,
             within: file.within.as_ref().map_or(Ok(WITHIN), |given| number(given, 0.0))?,
@@ -73,11 +73,24 @@ impl Place<'_> {
         if file.at_least.is_none() && file.at_most.is_none() {
             return Err(self.source.refuse(&file.of, "a claim has at_least, at_most or both"));
         }
+        let bound = |given: &Option<Spanned<f64>>| match given {
+            Some(n) if !n.get_ref().is_finite() => {
+                Err(self.source.refuse(n, format!("{}: allowed are numbers", n.get_ref())))
+            }
+            given => Ok(given.as_ref().map(|n| *n.get_ref())),
+        };
+        let (at_least, at_most) = (bound(&file.at_least)?, bound(&file.at_most)?);
+        if let (Some(least), Some(most), Some(at)) = (at_least, at_most, &file.at_most)
+            && least > most
+        {
+            let message = format!("nothing is at least {least} and at most {most}");
+            return Err(self.source.refuse(at, message));
+        }
         Ok(Claim {
-            what: file.what.clone(),
+            what: self.source.one_line(&file.what)?.to_owned(),
             value: self.value(&file.measure, &file.of, file.over.as_ref())?,
-            at_least: file.at_least,
-            at_most: file.at_most,
+            at_least,
+            at_most,
         })
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::config::{some_table, table};
 use crate::consumer::{ConsumerFile, EventFile};
 use crate::host::HostFile;
 
@@ -12,19 +13,20 @@ use crate::host::HostFile;
 #[serde(deny_unknown_fields)]
 pub(super) struct ExperimentFile {
     pub(super) name: Spanned<String>,
-    pub(super) title: String,
+    pub(super) title: Spanned<String>,
     pub(super) about: String,
-    pub(super) reproduces: Option<String>,
+    pub(super) reproduces: Option<Spanned<String>>,
     pub(super) seed: Option<u64>,
     pub(super) duration: Option<Spanned<String>>,
     pub(super) policies: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) show: Spanned<Vec<Spanned<String>>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "table")]
     pub(super) options: OptionsFile,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "table")]
     pub(super) host: HostFile,
     #[serde(default)]
     pub(super) traffic: Vec<Spanned<TrafficFile>>,
+    #[serde(default, deserialize_with = "some_table")]
     pub(super) lookups: Option<LookupsFile>,
     #[serde(default)]
     pub(super) consumer: Vec<ConsumerFile>,
@@ -32,6 +34,7 @@ pub(super) struct ExperimentFile {
     pub(super) event: Vec<EventFile>,
     #[serde(default)]
     pub(super) case: Vec<CaseFile>,
+    #[serde(default, deserialize_with = "some_table")]
     pub(super) sweep: Option<SweepFile>,
     #[serde(default)]
     pub(super) figure: Vec<FigureFile>,
@@ -58,8 +61,7 @@ pub(super) struct OptionsFile {
 pub(super) struct TrafficFile {
     pub(super) kind: Spanned<String>,
     /// For `set` only.
-    #[expect(dead_code, reason = "read where values are put in place of others")]
-    pub(super) name: Option<String>,
+    pub(super) name: Option<Spanned<String>>,
     pub(super) flows: Option<Spanned<u64>>,
     pub(super) per_second: Option<Spanned<u64>>,
     pub(super) port: Option<Spanned<u16>>,
@@ -107,15 +109,15 @@ pub(super) struct CaseFile {
 pub(super) struct SweepFile {
     pub(super) key: Spanned<String>,
     /// What the swept quantity is called.
-    pub(super) label: String,
-    pub(super) values: Spanned<Vec<i64>>,
+    pub(super) label: Spanned<String>,
+    pub(super) values: Spanned<Vec<Spanned<i64>>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FigureFile {
-    pub(super) what: String,
-    pub(super) source: String,
+    pub(super) what: Spanned<String>,
+    pub(super) source: Spanned<String>,
     pub(super) measure: Spanned<String>,
     pub(super) of: Spanned<String>,
     pub(super) over: Option<Spanned<String>>,
@@ -127,18 +129,18 @@ pub(super) struct FigureFile {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClaimFile {
-    pub(super) what: String,
+    pub(super) what: Spanned<String>,
     pub(super) measure: Spanned<String>,
     pub(super) of: Spanned<String>,
     pub(super) over: Option<Spanned<String>>,
-    pub(super) at_least: Option<f64>,
-    pub(super) at_most: Option<f64>,
+    pub(super) at_least: Option<Spanned<f64>>,
+    pub(super) at_most: Option<Spanned<f64>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlotFile {
-    pub(super) title: String,
+    pub(super) title: Spanned<String>,
     pub(super) measure: Spanned<String>,
     pub(super) form: Spanned<String>,
     pub(super) case: Option<Spanned<String>>,

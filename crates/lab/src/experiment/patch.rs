@@ -50,6 +50,10 @@ impl FromStr for Setting {
     fn from_str(text: &str) -> Result<Self, SettingError> {
         let refused =
             |why: &str| SettingError(format!("`{text}`: {why}; a setting looks like host.cpus=16"));
+        let more_lines = || SettingError(format!("{text:?}: a setting is one line"));
+        if text.contains(char::is_control) {
+            return Err(more_lines());
+        }
         let Some((key, value)) = text.split_once('=') else { return Err(refused("no `=`")) };
         let (key, value) = (key.trim(), value.trim());
         if key.is_empty() || value.is_empty() {
@@ -60,6 +64,10 @@ impl FromStr for Setting {
             .ok()
             .and_then(|mut table| table.remove("value"))
             .unwrap_or_else(|| Value::String(value.to_owned()));
+        // Outputs name the setting, so what its value spells as an escape must not break them either.
+        if value.to_string().contains(char::is_control) {
+            return Err(more_lines());
+        }
         Ok(Self { key: key.to_owned(), value })
     }
 }
@@ -153,6 +161,9 @@ mod tests {
             ("=1", "one side"),
             ("a=", "one side"),
             ("a", "no `=`"),
+            ("a=\"b\nc\"", "one line"),
+            ("a\r=1", "one line"),
+            ("a=\"b\\nc\"", "one line"),
         ];
         for (setting, part) in cases {
             let said = patched(list, setting);

@@ -156,18 +156,20 @@ impl Experiment {
         let figures: Result<_, _> = file.figure.iter().map(|f| place.figure(f)).collect();
         let claims: Result<_, _> = file.claim.iter().map(|c| place.claim(c)).collect();
         let plots: Result<_, _> = file.plot.iter().map(|p| plot(source, p, &file, &runs)).collect();
+        let sweep = file.sweep.as_ref().map(|sweep| source.one_line(&sweep.label));
+        let reproduces = file.reproduces.as_ref().map(|text| source.one_line(text));
         let experiment = Self {
             name: plain_name(source, &file.name)?,
-            title: file.title.clone(),
+            title: source.one_line(&file.title)?.to_owned(),
             about: file.about.trim().to_owned(),
-            reproduces: file.reproduces.clone(),
+            reproduces: reproduces.transpose()?.map(str::to_owned),
             seed: file.seed.unwrap_or(1),
             settings: settings.to_vec(),
             show,
             figures: figures?,
             claims: claims?,
             plots: plots?,
-            sweep: file.sweep.as_ref().map(|sweep| sweep.label.clone()),
+            sweep: sweep.transpose()?.map(str::to_owned),
             runs,
         };
         experiment.check_size(source)?;
@@ -271,8 +273,14 @@ fn runs(source: Source<'_>, file: &ExperimentFile, table: &Table) -> Result<Vec<
         Some(sweep) if sweep.values.get_ref().is_empty() => {
             return Err(source.refuse(&sweep.values, "a sweep has one value at least"));
         }
-        Some(sweep) => sweep.values.get_ref().iter().copied().map(Some).collect(),
+        Some(sweep) => sweep.values.get_ref().iter().map(|n| Some(*n.get_ref())).collect(),
     };
+    if let Some(sweep) = &file.sweep {
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = sweep.values.get_ref().iter().find(|n| !seen.insert(*n.get_ref())) {
+            return Err(source.refuse(twice, format!("{} is swept twice", twice.get_ref())));
+        }
+    }
     if cases.len() * values.len() > Limits::MOST_RUNS {
         let message = format!("{} runs", cases.len() * values.len());
         let message = format!("{message}: allowed are {}", Limits::MOST_RUNS);
@@ -287,7 +295,7 @@ fn runs(source: Source<'_>, file: &ExperimentFile, table: &Table) -> Result<Vec<
         let mut name = "all".to_owned();
         let mut document = table.clone();
         if let Some(case) = case {
-            name.clone_from(case.name.get_ref());
+            source.one_line(&case.name)?.clone_into(&mut name);
             if name.contains('/') || !names.insert(name.clone()) {
                 let message = "the name of a case is its own, and has no `/`";
                 return Err(source.refuse(&case.name, message));
@@ -359,12 +367,18 @@ fn run(
         }
         Some(text) => match parse_duration_ns(text.get_ref()) {
             Ok(ns) if (1..=Limits::MOST_NS).contains(&ns) => ns,
-            Ok(_) => return Err(source.refuse(text, "allowed are 1ns to 1h")),
+            Ok(_) => return Err(source.refuse(text, "allowed are 1ns to 60m")),
             Err(error) => return Err(source.refuse(text, error.to_string())),
         },
     };
     let mut traffic = Vec::new();
+    let mut names = BTreeSet::new();
     for given in &file.traffic {
+        if let Some(name) = &given.get_ref().name
+            && !names.insert(source.one_line(name)?)
+        {
+            return Err(source.refuse(name, "is the name of traffic before it"));
+        }
         let checked = traffic::check(source, given, duration_ns)?;
         traffic::check_size(source, given, &checked)?;
         traffic.push(checked);
@@ -377,7 +391,8 @@ fn run(
         return Err(source.refuse(&file.traffic[other].get_ref().kind, message));
     }
     let mut options = options(source, &file.options)?;
-    options.scenario = Scenario::make(source, &file.consumer, &file.event, &host)?;
+    options.scenario =
+        Scenario::make(source, &file.consumer, &file.event, &host, Some(duration_ns))?;
     options.seed = file.seed.unwrap_or(1);
     let mut lookups = None;
     match (&file.lookups, &file.policies) {
@@ -506,5 +521,6 @@ fn plot(
             return Err(source.refuse(at, format!("there is no case `{name}`")));
         }
     }
-    Ok(Plot { title: given.title.clone(), measure: given.measure.get_ref().clone(), form, case })
+    let title = source.one_line(&given.title)?.to_owned();
+    Ok(Plot { title, measure: given.measure.get_ref().clone(), form, case })
 }

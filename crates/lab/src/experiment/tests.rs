@@ -50,7 +50,7 @@ fn every_refusal_names_file_line_column_key_and_reason() {
             "f.toml:1:8: name: a name has",
         ),
         (instead("\"10ms\"", "\"10\""), "f.toml:4:12: duration: `10`"),
-        (instead("\"10ms\"", "\"2000m\""), "f.toml:4:12: duration: allowed are 1ns to 1h"),
+        (instead("\"10ms\"", "\"2000m\""), "f.toml:4:12: duration: allowed are 1ns to 60m"),
         (instead("\"rps\"", "\"rsp\""), "f.toml:5:13: policies: `rsp`: no such policy"),
         (instead("\"rps\", \"flow-aware\"", ""), "f.toml:5:12: policies: one policy"),
         (instead("\"reordered\"", "\"speed\""), "f.toml:6:21: show: `speed`: allowed are received"),
@@ -61,6 +61,27 @@ fn every_refusal_names_file_line_column_key_and_reason() {
         (instead("cpus = 4", "cpus = 4\nsockets = 2"), "f.toml:10:1: host.sockets: unknown field"),
         (with("[[consumer]]\ncpus = \"7\"\n"), "the CPUs of the host (0-3)"),
         (with("[[event]]\nat = \"1ms\"\noffline = 9\n"), "CPU 9 does not exist"),
+        (
+            with("[[event]]\nat = \"10ms\"\noffline = 1\n"),
+            "f.toml:17:6: event.at: is not before the end",
+        ),
+        (
+            instead("cpus = 4", "cpus = 1") + "[[event]]\nat = \"1ms\"\noffline = 0\n",
+            "17:6: event.at: CPU 0 is the last",
+        ),
+        (
+            instead("cpus = 4", "cpus = 4\n[host.overload]\nfair = true"),
+            "f.toml:11:8: host.overload.fair: needs shed = true",
+        ),
+        (
+            instead("cpus = 4", "cpus = 4\noverload = { in_flight = true, spill = true }"),
+            "f.toml:10:26: host.overload: needs shed = true",
+        ),
+        (instead("[host]\ncpus = 4", "[[host]]\ncpus = 4"), "list, expected a table"),
+        (
+            instead("cpus = 4", "cpus = 4\ntables = [1024, 64]"),
+            "f.toml:10:10: host.tables: invalid",
+        ),
         // Traffic that cannot be.
         (without("port"), "f.toml:12:8: traffic.kind: traffic of kind `udp-flood` needs `port`"),
         (instead("udp-flood", "upd-flood"), "f.toml:12:8: traffic.kind: `upd-flood`: allowed are"),
@@ -69,6 +90,10 @@ fn every_refusal_names_file_line_column_key_and_reason() {
             "f.toml:16:9: traffic.flows: `flows` says nothing of traffic of kind",
         ),
         (with("start = \"20ms\"\n"), "f.toml:16:9: traffic.start: is after the end"),
+        (
+            with("[[traffic]]\nkind = \"dns\"\nname = \"flood\"\nper_second = 1\nport = 53\n"),
+            "f.toml:18:8: traffic.name: is the name of traffic before it",
+        ),
         (with("stop = \"0ns\"\n"), "f.toml:16:8: traffic.stop: stops before it starts"),
         (with("bytes = 100_000\n"), "f.toml:16:9: traffic.bytes: 100000: allowed are 0 to 9000"),
         // Absurd sizes.
@@ -78,6 +103,23 @@ fn every_refusal_names_file_line_column_key_and_reason() {
         (
             with("[[case]]\nname = \"a\"\nset = { \"host.cpu\" = 1 }\n"),
             "f.toml:17:8: case.name: with",
+        ),
+        (with("[[case]]\nname = \"\"\n"), "f.toml:17:8: case.name: one line is allowed"),
+        (with("[[case]]\nname = \"a\\nb\"\n"), "f.toml:17:8: case.name: one line is allowed"),
+        (instead("\"A flood\"", "\"A\\nflood\""), "f.toml:2:9: title: one line is allowed"),
+        (
+            with("[sweep]\nkey = \"host.cpus\"\nlabel = \"CPUs\"\nvalues = [2, 4, 2]\n"),
+            "f.toml:19:17: sweep.values: 2 is swept twice",
+        ),
+        (
+            with("[[claim]]\nwhat = \"w\"\nmeasure = \"read\"\nof = \"all/rps\"\nat_most = nan\n"),
+            "f.toml:20:11: claim.at_most: NaN: allowed are numbers",
+        ),
+        (
+            with(
+                "[[claim]]\nwhat = \"w\"\nmeasure = \"read\"\nof = \"all/rps\"\nat_least = 2\nat_most = 1\n",
+            ),
+            "f.toml:21:11: claim.at_most: nothing is at least 2 and at most 1",
         ),
         (with("[[case]]\nname = \"a/b\"\n"), "f.toml:17:8: case.name: the name of a case"),
         (with("[[case]]\nname = \"a\"\n[[case]]\nname = \"a\"\n"), "f.toml:19:8: case.name"),
@@ -145,6 +187,21 @@ fn a_setting_takes_the_place_of_a_value_and_is_told() {
 }
 
 #[test]
+fn what_is_read_after_the_end_is_in_no_rate() {
+    // A reader that needs 10 us a packet is through with 1,000 in 10 ms; the rest it reads later.
+    let text = FLOOD.replace("100_000", "200_000")
+        + "[[consumer]]\ncpus = \"3\"\nwork_ns = 10_000\nconnected = false\n";
+    let (report, _) =
+        run(&read(&text).unwrap(), 0, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    for policy in ["rps", "flow-aware"] {
+        let of = |measure: &str| report.value(measure, &format!("all/{policy}")).unwrap();
+        assert!(of("read_per_s") * 0.01 <= 1000.0, "{policy}: {}", of("read_per_s"));
+        assert!(of("read_per_s") * 0.01 > 500.0, "{policy}: {}", of("read_per_s"));
+        assert!(of("read") > of("read_per_s") * 0.01 + 10.0, "{policy}: {}", of("read"));
+    }
+}
+
+#[test]
 fn a_run_that_is_stopped_keeps_its_whole_cases() {
     let text = format!("{FLOOD}[[case]]\nname = \"a\"\n[[case]]\nname = \"b\"\n");
     let experiment = read(&text).unwrap();
@@ -175,18 +232,3 @@ fn every_shipped_experiment_is_right_and_has_the_name_of_its_file() {
         assert!(size.bytes < 2 << 30, "{}: {size:?}", shipped.name);
     }
 }
-#[test]
-fn what_is_read_after_the_end_is_in_no_rate() {
-    // A reader that needs 10 us a packet is through with 1,000 in 10 ms; the rest it reads later.
-    let text = FLOOD.replace("100_000", "200_000")
-        + "[[consumer]]\ncpus = \"3\"\nwork_ns = 10_000\nconnected = false\n";
-    let (report, _) =
-        run(&read(&text).unwrap(), 0, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
-    for policy in ["rps", "flow-aware"] {
-        let of = |measure: &str| report.value(measure, &format!("all/{policy}")).unwrap();
-        assert!(of("read_per_s") * 0.01 <= 1000.0, "{policy}: {}", of("read_per_s"));
-        assert!(of("read_per_s") * 0.01 > 500.0, "{policy}: {}", of("read_per_s"));
-        assert!(of("read") > of("read_per_s") * 0.01 + 10.0, "{policy}: {}", of("read"));
-    }
-}
-

@@ -9,7 +9,7 @@ use super::{
     Costs, Host, Limits, Mask, Queue, Rounded, TableSizes, groups_of_eight, rps_flow_cnt,
     rps_sock_flow_entries,
 };
-use crate::config::{ConfigError, Source};
+use crate::config::{ConfigError, Source, some_table, table};
 use crate::rss::{Rss, Spreading};
 
 /// A host as it is written.
@@ -23,14 +23,15 @@ pub(crate) struct HostFile {
     queues: Option<Spanned<u32>>,
     #[serde(default)]
     queue: Vec<QueueFile>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "table")]
     rss: RssFile,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "table")]
     tables: TablesFile,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "table")]
     limits: LimitsFile,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "table")]
     engine: super::engine::EngineFile,
+    #[serde(default, deserialize_with = "some_table")]
     overload: Option<super::overload::OverloadFile>,
     costs: Option<Spanned<Costs>>,
 }
@@ -88,6 +89,7 @@ pub(super) fn read(name: &str, text: &str) -> Result<Host, ConfigError> {
 /// Makes a host of its plain form, which may be a part of a larger file.
 pub(crate) fn make(source: Source<'_>, file: &HostFile) -> Result<Host, ConfigError> {
     let cpus = states(source, file)?;
+    let overload = file.overload.as_ref().map(|file| super::overload::means(source, file));
     let mut host = Host {
         source: source.file.into(),
         caches: caches(source, file.caches.as_deref(), &cpus)?,
@@ -98,7 +100,7 @@ pub(crate) fn make(source: Source<'_>, file: &HostFile) -> Result<Host, ConfigEr
         limits: limits(source, &file.limits)?,
         engine: super::engine::settings(source, &file.engine)?,
         merge: file.engine.merge(),
-        overload: file.overload.map(Into::into),
+        overload: overload.transpose()?,
         costs: costs(source, file)?,
         rounded: Vec::new(),
     };
