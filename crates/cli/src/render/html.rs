@@ -7,6 +7,7 @@ use std::io::{self, Write};
 
 use rxsteer_lab::report::{Report, Severity};
 
+use super::chart::Axes;
 use super::metrics::{self, Tone};
 use super::numbers::{grouped, percent, plural, time};
 use super::plot;
@@ -171,14 +172,14 @@ fn plots(page: &mut String, report: &Report) {
     let (unit_ns, unit) =
         if report.input.span_ns < 2_000_000_000 { (1e6, "ms") } else { (1e9, "seconds") };
     let over_time = plot::hit_rate_lines(policies, unit_ns);
-    plot(
-        "Hit rate of flows over time",
-        plot::lines(&over_time, &format!("{unit} since the first packet"), "hits, %", false),
-    );
+    let x = format!("{unit} since the first packet");
+    let axes = Axes { x: &x, y: "hits, %", doubling: false };
+    plot("Hit rate of flows over time", plot::lines(&over_time, &axes));
     if let Some(first) = report.sweeps.first() {
+        let axes = Axes { x: &first.parameter, y: "hits, %", doubling: true };
         plot(
             &format!("Hit rate of flows against {}", first.parameter),
-            plot::lines(&plot::sweep_lines(&report.sweeps), &first.parameter, "hits, %", true),
+            plot::lines(&plot::sweep_lines(&report.sweeps), &axes),
         );
     }
 }

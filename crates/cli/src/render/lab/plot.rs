@@ -2,9 +2,9 @@
 //! lines over time.
 
 use plotters::prelude::*;
-use rxsteer_lab::experiment::{ExperimentReport, Measure, PlotReport};
+use rxsteer_lab::experiment::{CaseReport, ExperimentReport, Measure, PlotReport};
 
-use super::super::plot::{Area, Drawn, GRID, INK, Line, colour_or, short, size, svg};
+use super::super::chart::{self, Area, Axes, Drawn, Group, INK, Line, SIDE, colour_or, svg};
 
 /// Height of the legend above a plot, in pixels.
 const LEGEND: u32 = 26;
@@ -15,8 +15,6 @@ const LETTER: u32 = 6;
 const LABEL_LINES: usize = 4;
 /// Width that the cases share, in pixels.
 const PLOT_WIDTH: u32 = 770;
-/// Ratio of the largest to the smallest value from which an axis multiplies rather than adds.
-const WIDE: f64 = 1000.0;
 
 /// Returns a plot for a page, or `None` if there is nothing to show.
 pub(super) fn svg_of(report: &ExperimentReport, plot: &PlotReport) -> Option<String> {
@@ -32,7 +30,7 @@ pub(super) fn svg_of(report: &ExperimentReport, plot: &PlotReport) -> Option<Str
     } else {
         (over_time(report, plot, factor), "seconds".to_owned(), false)
     };
-    curves(&lines, &x_name, &y_name, doubling)
+    curves(&lines, &Axes { x: &x_name, y: &y_name, doubling })
 }
 
 /// Returns a plot that stands by itself: on a ground of its own, with a fixed size.
@@ -102,52 +100,29 @@ fn legend(root: &Area<'_>, names: &[String]) -> Drawn {
 
 fn bars(report: &ExperimentReport, measure: &str, factor: f64, y_name: &str) -> Option<String> {
     let names = policies(report);
-    let value = |case: &str, policy: &str| report.value(measure, &format!("{case}/{policy}"));
-    let all = report.cases.iter().flat_map(|case| {
-        let of_case = names.iter().map(|name| value(&case.case, name).unwrap_or(0.0) * factor);
-        of_case.collect::<Vec<_>>()
-    });
-    let top = all.fold(0.0, f64::max);
-    if report.cases.is_empty() {
+    let of_case = |case: &CaseReport| -> Group {
+        let bar = |(place, name): (usize, &String)| {
+            let value = report.value(measure, &format!("{}/{name}", case.case))?;
+            Some((colour_or(name, place), value * factor))
+        };
+        names.iter().enumerate().filter_map(bar).collect()
+    };
+    let groups: Vec<Group> = report.cases.iter().map(of_case).collect();
+    let top = groups.iter().flatten().map(|bar| bar.1).fold(0.0, f64::max);
+    let count = groups.len();
+    if count == 0 {
         return None;
     }
-    let count = report.cases.len();
     svg(|root| {
         legend(root, &names)?;
         let (_, area) = root.split_vertically(LEGEND);
-        let mut chart = ChartBuilder::on(&area)
-            .margin(8)
-            .x_label_area_size(if count > 1 { 6 + LABEL * LABEL_LINES as i32 } else { 8 })
-            .y_label_area_size(62)
-            .build_cartesian_2d(0.0..count as f64, 0.0..(top * 1.08).max(1e-9))?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(INK)
-            .label_style(("sans-serif", 12, &INK))
-            .x_labels(0)
-            .y_label_formatter(&|y| long(*y))
-            .y_desc(y_name)
-            .draw()?;
-        let drawn = |case: &str| names.iter().filter(|name| value(case, name).is_some()).count();
-        let most = report.cases.iter().map(|case| drawn(&case.case)).max().unwrap_or(1);
-        let width = 0.86 / most.max(1) as f64;
-        for (group, case) in report.cases.iter().enumerate() {
-            let mut left = group as f64 + 0.07;
-            for (place, name) in names.iter().enumerate() {
-                let Some(height) = value(&case.case, name) else { continue };
-                let bar = [(left, 0.0), (left + width * 0.92, height * factor)];
-                chart.draw_series([Rectangle::new(bar, colour_or(name, place).filled())])?;
-                left += width;
-            }
-        }
+        let below = if count > 1 { 6 + LABEL * LABEL_LINES as i32 } else { 8 };
+        let chart = chart::bars(&area, &groups, (top * 1.08).max(1e-9), below, ("", y_name))?;
         if count > 1 {
             let style = ("sans-serif", LABEL, &INK).into_text_style(root);
             let room = (PLOT_WIDTH / count as u32 / LETTER).max(1) as usize;
             for (group, case) in report.cases.iter().enumerate() {
-                let (x, y) = chart.backend_coord(&(group as f64 + 0.07, 0.0));
+                let (x, y) = chart.backend_coord(&(group as f64 + SIDE, 0.0));
                 for (line, text) in wrapped(&case.case, room).iter().take(LABEL_LINES).enumerate() {
                     root.draw_text(text, &style, (x, y + 6 + line as i32 * LABEL))?;
                 }
@@ -157,51 +132,13 @@ fn bars(report: &ExperimentReport, measure: &str, factor: f64, y_name: &str) -> 
     })
 }
 
-fn curves(lines: &[Line], x_name: &str, y_name: &str, doubling: bool) -> Option<String> {
-    let all = || lines.iter().flat_map(|line| &line.points);
-    all().next()?;
-    let scale = move |x: f64| if doubling { x.max(1.0).log2() } else { x };
-    let low_x = all().map(|p| scale(p.0)).fold(f64::INFINITY, f64::min);
-    let high_x = all().map(|p| scale(p.0)).fold(f64::NEG_INFINITY, f64::max);
-    let high_y = all().map(|p| p.1).fold(0.0, f64::max);
-    let low_y = all().map(|p| p.1).fold(f64::INFINITY, f64::min);
-    let wide = low_y > 0.0 && high_y / low_y >= WIDE;
-    let tall = move |y: f64| if wide { y.log10() } else { y };
-    let y_range = match wide {
-        true => low_y.log10().floor()..high_y.log10().ceil(),
-        false => 0.0..high_y.max(1e-9) * 1.05,
-    };
+fn curves(lines: &[Line], axes: &Axes<'_>) -> Option<String> {
+    lines.iter().find(|line| !line.points.is_empty())?;
     let names: Vec<String> = lines.iter().map(|line| line.name.clone()).collect();
     svg(|root| {
         legend(root, &names)?;
         let (_, area) = root.split_vertically(LEGEND);
-        let mut chart = ChartBuilder::on(&area)
-            .margin(8)
-            .margin_right(24)
-            .x_label_area_size(36)
-            .y_label_area_size(62)
-            .build_cartesian_2d(low_x..high_x.max(low_x + 1e-9), y_range)?;
-        let labels = if doubling { (high_x - low_x).round() as usize + 1 } else { 10 };
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(INK)
-            .label_style(("sans-serif", 12, &INK))
-            .x_labels(labels.clamp(2, 16))
-            .x_label_formatter(&|x| {
-                if doubling { size(x.exp2().round() as u64) } else { short(*x) }
-            })
-            .y_label_formatter(&|y| long(if wide { 10f64.powf(*y) } else { *y }))
-            .x_desc(x_name)
-            .y_desc(y_name)
-            .draw()?;
-        for (place, line) in lines.iter().enumerate() {
-            let style = colour_or(&line.name, place).stroke_width(2);
-            let points = line.points.iter().map(|(x, y)| (scale(*x), tall(*y)));
-            chart.draw_series(LineSeries::new(points, style))?;
-        }
-        Ok(())
+        chart::curves(&area, lines, axes)
     })
 }
 
@@ -222,15 +159,6 @@ fn wrapped(name: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// Returns a number on an axis, with k and M from a thousand on.
-fn long(y: f64) -> String {
-    match y {
-        _ if y >= 1e6 => format!("{} M", short(y / 1e6)),
-        _ if y >= 1e4 => format!("{} k", short(y / 1e3)),
-        _ => short(y),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,11 +168,5 @@ mod tests {
         assert_eq!(wrapped("16 cores, 1 queue, mask", 10), ["16 cores,", "1 queue,", "mask"]);
         assert_eq!(wrapped("a", 1), ["a"]);
         assert_eq!(wrapped("unbreakable word", 3), ["unbreakable", "word"], "a word stays whole");
-    }
-
-    #[test]
-    fn names_that_are_no_policies_can_be_told_apart() {
-        assert_ne!(colour_or("two-tables", 0), colour_or("three-tables", 1));
-        assert_eq!(colour_or("rps", 0), colour_or("rps", 5), "a policy has its own");
     }
 }
