@@ -26,7 +26,8 @@ const HEAD: &str = "\
 What the receive path does in the situations of five public discussions, run by the lab and put beside
 the published figures. Made by `cargo xtask experiments`; do not edit. `rxsteer lab run NAME` runs one,
 `rxsteer lab show NAME` prints its file with every setting and the reason for it, and
-[lab.md](lab.md) is the reference of the format.
+[lab.md](lab.md) is the reference of the format; parts and rows are those of
+[its list](lab.md#where-the-published-figures-are-from).
 
 Virtual results reproduce the shape: who wins, by what ratio, where the cliff is. They claim no absolute
 speed. Where a figure agrees in direction only, or differs, the reason stands beside it.

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use rxsteer_lab::consumer::Scenario;
-use rxsteer_lab::experiment::{Experiment, MEASURES};
+use rxsteer_lab::experiment::{Experiment, MEASURES, SHIPPED};
 use rxsteer_lab::host::Host;
 use serde_json::Value;
 
@@ -45,6 +45,31 @@ fn the_experiment_of_the_reference_is_read_and_its_measures_are_listed() {
         let row = format!("| `{}` | {} | {} |", measure.name, measure.unit, measure.meaning);
         assert!(text.contains(&row), "{row}");
     }
+}
+
+#[test]
+fn every_part_and_row_that_an_experiment_names_is_in_the_list() {
+    let text = document("docs/lab.md");
+    let (_, list) = text.split_once("## Where the published figures are from").unwrap();
+    let list = list.split("\n## ").next().unwrap();
+    let mut named = 0;
+    for shipped in SHIPPED {
+        let sources = shipped.text.lines().filter(|line| {
+            line.starts_with("reproduces = \"part") || line.starts_with("source = \"part")
+        });
+        for line in sources {
+            let words: Vec<&str> = line.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+            let part = words[words.iter().position(|word| *word == "part").unwrap() + 1];
+            assert!(list.contains(&format!("| {part} |")), "{}: {line}", shipped.name);
+            for row in words.iter().filter(|word| {
+                word.starts_with(part) && word.len() > 1 && word[1..].parse::<u8>().is_ok()
+            }) {
+                assert!(list.contains(&format!("{row}: ")), "{}: {line}", shipped.name);
+                named += 1;
+            }
+        }
+    }
+    assert!(named >= 15, "{named}");
 }
 
 #[test]
