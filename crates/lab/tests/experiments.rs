@@ -349,11 +349,11 @@ fn livelock_load_with_ours_on_delivery_never_falls_as_the_load_grows() {
         &[
             "duration=30ms",
             "claim=[]",
-            "sweep.values=[500_000, 1_000_000, 2_000_000, 2_831_056, 11_324_224]",
+            "sweep.values=[500_000, 1_000_000, 1_100_000, 1_400_000, 2_000_000, 2_831_056, 11_324_224]",
         ],
     );
     let read = |load: &str, policy: &str| value(&run, "read_per_s", &format!("{load}/{policy}"));
-    let loads = ["500000", "1000000", "2000000", "2831056", "11324224"];
+    let loads = ["500000", "1000000", "1100000", "1400000", "2000000", "2831056", "11324224"];
     let mut best = 0.0f64;
     for load in loads {
         let now = read(load, "flow-aware");

@@ -9,9 +9,10 @@
 //!   [`packets_percent`](GovernorSettings::packets_percent) of the time, half by default;
 //! * with work for other CPUs, whose readers wait for it, at most
 //!   [`all_percent`](GovernorSettings::all_percent), seven eighths;
-//! * *waste*, the taking of packets that are then shed, gets at most
+//! * *waste*, the taking of packets that are then shed and interrupts, which while a reader could run
+//!   bring packets sooner than he gets to them, gets at most
 //!   [`probe_per_1024`](GovernorSettings::probe_per_1024), a sixty-fourth: enough to notice that there is
-//!   room again;
+//!   room again. Packets wait on the ring meanwhile, and come many at a time;
 //! * but up to [`guard_percent`](GovernorSettings::guard_percent), half, as long as there is somebody to
 //!   protect: a packet whose sender loses nothing was let in within the last
 //!   [`guard_ns`](GovernorSettings::guard_ns). The ring is not fair, and who would look for such a packet
@@ -198,11 +199,11 @@ impl Governor {
         self.work.take(cost_ns);
     }
 
-    /// Hears of interrupts and signals. As what is shed, they are for whom the last packet was: an interrupt for each
-    /// packet of readers of this CPU is what leaves them no time at loads that just fit.
+    /// Hears of interrupts and signals: waste, for whom the last packet was that was let in.
     #[inline]
     pub fn interrupted(&mut self, cost_ns: u32) {
         self.all.take(cost_ns);
+        self.waste.take(cost_ns);
         if !self.elsewhere {
             self.work.take(cost_ns);
         }

@@ -58,9 +58,9 @@ fn each_means_alone_and_together_against_livelock() {
     let shed_at_16 = inline(SHED);
     assert!(shed_at_4 > 0.4, "{shed_at_4}");
     assert!(shed_at_16 > 2.0 * without && shed_at_16 < 0.05, "{shed_at_16}");
-    // Half of the time for packets, though many of them find no room.
+    // At most half of the time for packets, though many of them find no room, and few interrupts.
     let govern = inline(GOVERN);
-    assert!((0.65..0.76).contains(&govern), "{govern}");
+    assert!((0.65..0.95).contains(&govern), "{govern}");
     // Both: nearly all of the CPU is put to use.
     let both = inline(Means { govern: true, ..SHED });
     assert!(both > 0.95, "{both}");

@@ -201,6 +201,31 @@ fn packet_work_gets_its_part_of_the_time_and_no_more() {
 }
 
 #[test]
+fn an_interrupt_for_each_packet_is_held_back_while_a_reader_could_run() {
+    let mut governor = Governor::new(GovernorSettings::default());
+    let interrupts = |governor: &mut Governor, readers: bool| {
+        let mut taken = 0u64;
+        let mut now_ns = 0;
+        while now_ns < 10_000_000 {
+            match governor.ask(now_ns, readers) {
+                Gate::Open => {
+                    governor.interrupted(800);
+                    governor.took(now_ns, 160, Took::Useful { protected: false });
+                    (taken, now_ns) = (taken + 1, now_ns + 960);
+                }
+                _ => now_ns += 1_000,
+            }
+        }
+        taken * 800
+    };
+    // A sixty-fourth of 10 ms, and what a full bucket holds.
+    let held = interrupts(&mut governor, true);
+    assert!((100_000..=10_000_000 / 64 + 20_000 + 800).contains(&held), "{held} ns");
+    let mut governor = Governor::new(GovernorSettings::default());
+    assert!(interrupts(&mut governor, false) > 8_000_000, "nobody waits: no limit");
+}
+
+#[test]
 fn any_time_is_taken_without_panic() {
     let mut governor =
         Governor::new(GovernorSettings { burst_ns: 0, ..GovernorSettings::default() });
