@@ -49,9 +49,6 @@ pub struct TrafficArgs {
     /// Bytes of payload: 20, or a mixture such as 20x7,548x4,1472 [default: 20]
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     pub size: Option<String>,
-    /// IPv6 in the testbed
-    #[arg(short = '6', long)]
-    pub ipv6: bool,
     /// Packets a second, such as 100k; k is 1,000 [default: as many as possible]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub rate: Option<String>,
@@ -68,18 +65,38 @@ pub struct TrafficArgs {
     /// Seed of all that is drawn [default: 1]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub seed: Option<String>,
-    /// End after so many packets; k is 1,000 [default: 100M]
-    #[arg(short, long, value_name = "PACKETS", allow_negative_numbers = true)]
+    /// When to end
+    #[command(flatten)]
+    pub until: UntilArgs,
+}
+
+/// When to end.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Traffic")]
+pub struct UntilArgs {
+    /// End after so many packets or transactions; k is 1,000 [default: 100M]
+    #[arg(short, long, value_name = "COUNT", allow_negative_numbers = true)]
     pub count: Option<String>,
     /// End after this time, in seconds [default: 5]
     #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub duration: Option<String>,
 }
 
+/// Who allows load.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PermitArgs {
+    /// Say that sending load to this address is yours to allow; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub i_own_this_network: Vec<String>,
+}
+
 /// The link of the testbed.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Testbed")]
 pub struct LinkArgs {
+    /// IPv6 in the testbed
+    #[arg(short = '6', long)]
+    pub ipv6: bool,
     /// Queues of both ends of the link [default: 1]
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub queues: Option<String>,
@@ -121,9 +138,9 @@ pub struct GenArgs {
     /// --i-own-this-network
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub to: Option<String>,
-    /// Say that sending load to this address is yours to allow; may be given several times
-    #[arg(long, value_name = "ADDRESS")]
-    pub i_own_this_network: Vec<String>,
+    /// Who allows load
+    #[command(flatten)]
+    pub permit: PermitArgs,
     /// What is sent
     #[command(flatten)]
     pub traffic: TrafficArgs,
@@ -200,60 +217,70 @@ pub struct RrArgs {
     /// Answer at this address and port, those alone whose addresses are named by --i-own-this-network
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub serve: Option<String>,
-    /// Say that sending load to this address is yours to allow; may be given several times
-    #[arg(long, value_name = "ADDRESS")]
-    pub i_own_this_network: Vec<String>,
-    /// udp or tcp [default: udp]
-    #[arg(long, value_name = "PROTOCOL", help_heading = "Traffic")]
-    pub protocol: Option<String>,
-    /// UDP sockets that are not connected
-    #[arg(long, help_heading = "Traffic")]
-    pub unconnected: bool,
-    /// Flows, each with its socket; k is 1,000 [default: 1]
-    #[arg(long, value_name = "COUNT", help_heading = "Traffic", allow_negative_numbers = true)]
-    pub flows: Option<String>,
-    /// Bytes of a request [default: 1, or 8 in an open loop over UDP]
-    #[arg(long, value_name = "BYTES", help_heading = "Traffic", allow_negative_numbers = true)]
-    pub request: Option<String>,
-    /// Bytes of a response [default: 1, or 8 in an open loop over UDP]
-    #[arg(long, value_name = "BYTES", help_heading = "Traffic", allow_negative_numbers = true)]
-    pub response: Option<String>,
-    /// Ask so many requests a second whatever happens, and count each from when it was due; k is 1,000
-    /// [default: each flow asks again when it has its answer]
-    #[arg(long, value_name = "RATE", help_heading = "Traffic", allow_negative_numbers = true)]
-    pub open_loop: Option<String>,
-    /// Give a request up after this time, in seconds [default: 1]
-    #[arg(long, value_name = "SECONDS", help_heading = "Traffic", allow_negative_numbers = true)]
-    pub timeout: Option<String>,
-    /// IPv6 in the testbed
-    #[arg(short = '6', long, help_heading = "Traffic")]
-    pub ipv6: bool,
-    /// End after so many transactions; k is 1,000 [default: 100M]
-    #[arg(short, long, value_name = "COUNT", help_heading = "Traffic")]
-    #[arg(allow_negative_numbers = true)]
-    pub count: Option<String>,
-    /// End after this time, in seconds [default: 5]
-    #[arg(short, long, value_name = "SECONDS", help_heading = "Traffic")]
-    #[arg(allow_negative_numbers = true)]
-    pub duration: Option<String>,
-    /// Asking threads [default: 1]
-    #[arg(long, value_name = "COUNT", help_heading = "Threads", allow_negative_numbers = true)]
-    pub client_threads: Option<String>,
-    /// Answering threads [default: 1]
-    #[arg(long, value_name = "COUNT", help_heading = "Threads", allow_negative_numbers = true)]
-    pub server_threads: Option<String>,
-    /// CPUs of the asking threads in turn, as a list [default: where the scheduler puts them]
-    #[arg(long, value_name = "CPUS", help_heading = "Threads", allow_negative_numbers = true)]
-    pub client_cpus: Option<String>,
-    /// CPUs of the answering threads in turn, as a list [default: where the scheduler puts them]
-    #[arg(long, value_name = "CPUS", help_heading = "Threads", allow_negative_numbers = true)]
-    pub server_cpus: Option<String>,
+    /// Who allows load
+    #[command(flatten)]
+    pub permit: PermitArgs,
+    /// What is asked
+    #[command(flatten)]
+    pub asking: AskingArgs,
+    /// Where it runs
+    #[command(flatten)]
+    pub threads: ThreadArgs,
     /// The link of the testbed
     #[command(flatten)]
     pub link: LinkArgs,
     /// How to print the result
     #[command(flatten)]
     pub form: FormArgs,
+}
+
+/// What `bench rr` asks.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Traffic")]
+pub struct AskingArgs {
+    /// udp or tcp [default: udp]
+    #[arg(long, value_name = "PROTOCOL")]
+    pub protocol: Option<String>,
+    /// UDP sockets that are not connected
+    #[arg(long)]
+    pub unconnected: bool,
+    /// Flows, each with its socket; k is 1,000 [default: 1]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub flows: Option<String>,
+    /// Bytes of a request [default: 1, or 8 in an open loop over UDP]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub request: Option<String>,
+    /// Bytes of a response [default: 1, or 8 in an open loop over UDP]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub response: Option<String>,
+    /// Ask so many requests a second whatever happens, and count each from when it was due; k is 1,000
+    /// [default: each flow asks again when it has its answer]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub open_loop: Option<String>,
+    /// Give a request up after this time, in seconds [default: 1]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub timeout: Option<String>,
+    /// When to end
+    #[command(flatten)]
+    pub until: UntilArgs,
+}
+
+/// The threads of `bench rr`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Threads")]
+pub struct ThreadArgs {
+    /// Asking threads [default: 1]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub client_threads: Option<String>,
+    /// Answering threads [default: 1]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub server_threads: Option<String>,
+    /// CPUs of the asking threads in turn, as a list [default: where the scheduler puts them]
+    #[arg(long, value_name = "CPUS", allow_negative_numbers = true)]
+    pub client_cpus: Option<String>,
+    /// CPUs of the answering threads in turn, as a list [default: where the scheduler puts them]
+    #[arg(long, value_name = "CPUS", allow_negative_numbers = true)]
+    pub server_cpus: Option<String>,
 }
 
 /// The traffic of a comparison.

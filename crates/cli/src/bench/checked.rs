@@ -16,7 +16,7 @@ use rxsteer_bench::{GenSpec, Permit, SinkSpec, Sizes, Traffic, Until};
 use rxsteer_core::{CpuId, CpuSet};
 use rxsteer_testbed::{Offloads, Pair, PairSpec};
 
-use super::args::{GenArgs, LinkArgs, ReadArgs, SinkArgs, TrafficArgs};
+use super::args::{GenArgs, LinkArgs, ReadArgs, SinkArgs, TrafficArgs, UntilArgs};
 use crate::args::checked::UsageError;
 
 /// Port of the receiver in the testbed.
@@ -124,13 +124,7 @@ fn named(texts: &[String]) -> Result<Vec<IpAddr>, UsageError> {
 }
 
 /// What the packets are, where they go and until when.
-pub(super) fn source(args: &TrafficArgs, to: Option<SocketAddr>) -> Result<GenSpec, UsageError> {
-    let sink: IpAddr = if args.ipv6 { Pair::SINK_V6.into() } else { Pair::SINK_V4.into() };
-    if let (Some(to), true) = (to, args.ipv6) {
-        let message = format!("is for the testbed; the address {} says it", to.ip());
-        return Err(refused("--ipv6", message));
-    }
-    let to = to.unwrap_or(SocketAddr::new(sink, PORT));
+pub(super) fn source(args: &TrafficArgs, to: SocketAddr) -> Result<GenSpec, UsageError> {
     let traffic = Traffic {
         kind: word("--kind", args.kind.as_ref(), Default::default())?,
         flows: number("--flows", args.flows.as_ref(), 64, 1..=1 << 22)? as u32,
@@ -147,19 +141,30 @@ pub(super) fn source(args: &TrafficArgs, to: Option<SocketAddr>) -> Result<GenSp
     Ok(GenSpec {
         means,
         rate: number("--rate", args.rate.as_ref(), 0, 1..=1_000_000_000)?,
-        until: until(args)?,
+        until: (&args.until).try_into()?,
         batch: number("--send-batch", args.send_batch.as_ref(), 64, 1..=most)? as usize,
         cpu: cpu("--source-cpu", args.source_cpu.as_ref())?,
         ..GenSpec::new(traffic)
     })
 }
 
-fn until(args: &TrafficArgs) -> Result<Until, UsageError> {
-    let default = Until::default();
-    Ok(Until {
-        count: number("--count", args.count.as_ref(), default.count, 1..=u64::MAX)?,
-        duration: seconds("--duration", args.duration.as_ref(), default.duration)?,
-    })
+/// When to end.
+impl TryFrom<&UntilArgs> for Until {
+    type Error = UsageError;
+
+    fn try_from(args: &UntilArgs) -> Result<Self, UsageError> {
+        let default = Self::default();
+        Ok(Self {
+            count: number("--count", args.count.as_ref(), default.count, 1..=u64::MAX)?,
+            duration: seconds("--duration", args.duration.as_ref(), default.duration)?,
+        })
+    }
+}
+
+/// Returns where the receiver of a testbed listens.
+fn receiver(link: &LinkArgs) -> SocketAddr {
+    let sink: IpAddr = if link.ipv6 { Pair::SINK_V6.into() } else { Pair::SINK_V4.into() };
+    SocketAddr::new(sink, PORT)
 }
 
 /// The link of a testbed, and what is set at its receiving end.
@@ -200,8 +205,10 @@ impl TryFrom<&LinkArgs> for Link {
 impl Link {
     /// Returns which flag of the testbed was given, if any was.
     fn given(args: &LinkArgs) -> Option<&'static str> {
-        let LinkArgs { queues, mtu, source_offloads, sink_offloads, rps_cpus, threaded } = args;
+        let LinkArgs { ipv6, queues, mtu, source_offloads, sink_offloads, rps_cpus, threaded } =
+            args;
         let given = [
+            ("--ipv6", *ipv6),
             ("--queues", queues.is_some()),
             ("--mtu", mtu.is_some()),
             ("--source-offloads", source_offloads.is_some()),
@@ -263,19 +270,19 @@ impl TryFrom<&GenArgs> for Gen {
     type Error = UsageError;
 
     fn try_from(args: &GenArgs) -> Result<Self, UsageError> {
-        let named = named(&args.i_own_this_network)?;
+        let named = named(&args.permit.i_own_this_network)?;
         let Some(to) = &args.to else {
             if !named.is_empty() {
                 return Err(refused("--i-own-this-network", "needs --to"));
             }
-            let source = source(&args.traffic, None)?;
+            let source = source(&args.traffic, receiver(&args.link))?;
             return Ok(Self { source, road: Way::Testbed((&args.link).try_into()?) });
         };
         let to = destination("--to", to)?;
         if let Some(flag) = Link::given(&args.link) {
             return Err(refused(flag, "is for the testbed, and --to does without"));
         }
-        Ok(Self { source: source(&args.traffic, Some(to))?, road: Way::Open(Permit::new(named)) })
+        Ok(Self { source: source(&args.traffic, to)?, road: Way::Open(Permit::new(named)) })
     }
 }
 
@@ -304,13 +311,13 @@ impl TryFrom<&SinkArgs> for Sink {
                 return Err(refused("--connect", "is for the testbed, whose senders are known"));
             }
             let sink = SinkSpec {
-                until: until(&args.traffic)?,
+                until: (&args.traffic.until).try_into()?,
                 listens_outside: true,
                 ..read(&args.read, listen)?
             };
             return Ok(Self { sink, testbed: None });
         }
-        let source = source(&args.traffic, None)?;
+        let source = source(&args.traffic, receiver(&args.link))?;
         let listen = SocketAddr::new(source.traffic.to, source.traffic.port);
         let sink = read(&args.read, listen)?;
         Ok(Self { sink, testbed: Some((source, (&args.link).try_into()?)) })
@@ -324,7 +331,6 @@ fn sending(args: &TrafficArgs) -> Option<&'static str> {
         ("--flows", args.flows.is_some()),
         ("--pattern", args.pattern.is_some()),
         ("--size", args.size.is_some()),
-        ("--ipv6", args.ipv6),
         ("--rate", args.rate.is_some()),
         ("--means", args.means.is_some()),
         ("--send-batch", args.send_batch.is_some()),

@@ -32,7 +32,8 @@ impl TryFrom<&CompareVerb> for Compare {
                 if sink.listen.is_some() {
                     return Err(refused("--listen", "a comparison needs its testbed"));
                 }
-                let (reads, testbed) = (Sink::try_from(&**sink)?, sink.traffic.duration.is_none());
+                let (reads, testbed) =
+                    (Sink::try_from(&**sink)?, sink.traffic.until.duration.is_none());
                 let Some((mut source, link)) = reads.testbed else {
                     return Err(refused("--listen", "a comparison needs its testbed"));
                 };
@@ -46,7 +47,7 @@ impl TryFrom<&CompareVerb> for Compare {
                 let RrWay::Testbed { link, ipv6 } = asked.way else {
                     return Err(refused("--to", "a comparison needs its testbed"));
                 };
-                if rr.duration.is_none() {
+                if rr.asking.until.duration.is_none() {
                     asked.spec.until.duration = RUN;
                 }
                 (compare, link, Workload::Rr(asked.spec, ipv6))

@@ -42,7 +42,10 @@ fn receiving(args: &SinkArgs) -> Vec<(&'static str, &Option<String>)> {
 }
 
 fn asking(args: &RrArgs) -> Vec<(&'static str, &Option<String>)> {
-    let own = [("--client-cpus", &args.client_cpus), ("--server-cpus", &args.server_cpus)];
+    let own = [
+        ("--client-cpus", &args.threads.client_cpus),
+        ("--server-cpus", &args.threads.server_cpus),
+    ];
     [&own[..], &linking(&args.link)].concat()
 }
 

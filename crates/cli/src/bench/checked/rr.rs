@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rxsteer_bench::{Pace, Permit, Protocol, RrSpec, Until};
+use rxsteer_bench::{Pace, Permit, Protocol, RrSpec};
 
 use super::{Link, cpus, destination, named, number, place, refused, seconds, word};
 use crate::args::checked::UsageError;
-use crate::bench::args::RrArgs;
+use crate::bench::args::{AskingArgs, RrArgs, ThreadArgs};
 
 /// What `bench rr` does.
 #[derive(Clone, Debug)]
@@ -48,28 +48,25 @@ impl TryFrom<&RrArgs> for Rr {
     type Error = UsageError;
 
     fn try_from(args: &RrArgs) -> Result<Self, UsageError> {
-        let permit = Permit::new(named(&args.i_own_this_network)?);
+        let permit = Permit::new(named(&args.permit.i_own_this_network)?);
         let elsewhere = args.to.as_ref().or(args.serve.as_ref());
         if elsewhere.is_some() {
             if let Some(flag) = Link::given(&args.link) {
                 return Err(refused(flag, "is for the testbed, and --to and --serve do without"));
             }
-            if args.ipv6 {
-                return Err(refused("--ipv6", "is for the testbed; otherwise the address says it"));
-            }
-        } else if !args.i_own_this_network.is_empty() {
+        } else if !args.permit.i_own_this_network.is_empty() {
             return Err(refused("--i-own-this-network", "needs --to or --serve"));
         }
         let way = match (&args.to, &args.serve) {
             (Some(to), _) => RrWay::Ask { to: destination("--to", to)?, permit },
             (None, Some(at)) => RrWay::Serve { at: place("--serve", at)?, permit },
-            (None, None) => RrWay::Testbed { link: (&args.link).try_into()?, ipv6: args.ipv6 },
+            (None, None) => RrWay::Testbed { link: (&args.link).try_into()?, ipv6: args.link.ipv6 },
         };
-        Ok(Self { spec: spec(args)?, way })
+        Ok(Self { spec: spec(&args.asking, &args.threads)?, way })
     }
 }
 
-fn spec(args: &RrArgs) -> Result<RrSpec, UsageError> {
+fn spec(args: &AskingArgs, on: &ThreadArgs) -> Result<RrSpec, UsageError> {
     let protocol = word("--protocol", args.protocol.as_ref(), Protocol::Udp)?;
     let rate = number("--open-loop", args.open_loop.as_ref(), 0, 1..=1_000_000_000)?;
     let pace = if args.open_loop.is_some() { Pace::Open(rate) } else { Pace::Closed };
@@ -84,7 +81,6 @@ fn spec(args: &RrArgs) -> Result<RrSpec, UsageError> {
     let list = |flag, text: &Option<String>| -> Result<Vec<_>, UsageError> {
         Ok(cpus(flag, text.as_ref())?.map_or(Vec::new(), |set| set.iter().collect()))
     };
-    let default = Until::default();
     let least = if args.open_loop.is_some() && protocol == Protocol::Udp { usual } else { 1 };
     Ok(RrSpec {
         protocol,
@@ -94,17 +90,14 @@ fn spec(args: &RrArgs) -> Result<RrSpec, UsageError> {
         response_len: number("--response", args.response.as_ref(), usual, least..=largest)?
             as usize,
         pace,
-        until: Until {
-            count: number("--count", args.count.as_ref(), default.count, 1..=u64::MAX)?,
-            duration: seconds("--duration", args.duration.as_ref(), default.duration)?,
-        },
+        until: (&args.until).try_into()?,
         patience: seconds("--timeout", args.timeout.as_ref(), Duration::from_secs(1))?,
-        client_threads: number("--client-threads", args.client_threads.as_ref(), 1, 1..=threads)?
+        client_threads: number("--client-threads", on.client_threads.as_ref(), 1, 1..=threads)?
             as usize,
-        server_threads: number("--server-threads", args.server_threads.as_ref(), 1, 1..=threads)?
+        server_threads: number("--server-threads", on.server_threads.as_ref(), 1, 1..=threads)?
             as usize,
-        client_cpus: list("--client-cpus", &args.client_cpus)?,
-        server_cpus: list("--server-cpus", &args.server_cpus)?,
+        client_cpus: list("--client-cpus", &on.client_cpus)?,
+        server_cpus: list("--server-cpus", &on.server_cpus)?,
         delay: None,
     })
 }
