@@ -75,15 +75,7 @@ impl LiveFrames {
             flows: traffic.flows,
             first_port: FIRST_PORT,
         });
-        let refused = |error: &dyn std::error::Error| BenchError::LiveFrames(in_full(error));
-        let object = object::wrap(&code).map_err(|error| refused(&error))?;
-        let mut ebpf = aya::Ebpf::load(&object).map_err(|error| refused(&error))?;
-        let program: &mut Xdp = ebpf
-            .program_mut(program::NAME)
-            .expect("the object has this program")
-            .try_into()
-            .map_err(|error: ProgramError| refused(&error))?;
-        program.load().map_err(|error| refused(&error))?;
+        let ebpf = load(&code)?;
         // Paced frames go as they are due.
         let at_once = if spec.rate == 0 { MOST_AT_ONCE } else { spec.batch };
         Ok(Self { ebpf, frame, batch: (spec.batch as u32).min(MOST_BATCH), at_once })
@@ -104,12 +96,7 @@ impl Sender for LiveFrames {
     }
 
     fn send(&mut self, most: usize) -> io::Result<Sent> {
-        let program: &Xdp = self
-            .ebpf
-            .program(program::NAME)
-            .expect("it was there when it was loaded")
-            .try_into()
-            .map_err(io::Error::other)?;
+        let program = xdp(&mut self.ebpf).map_err(io::Error::other)?;
         let repeat = most.min(self.at_once) as u32;
         let attrs = TestRunAttrs::new().xdp_live_frames(self.batch);
         let data_in = Some(self.frame.as_slice());
@@ -149,16 +136,26 @@ pub(crate) fn redirect(from: &str, to: u32) -> aya::Ebpf {
 }
 
 fn attach(code: &program::Code, device: &str) -> Result<aya::Ebpf, BenchError> {
-    let refused = |error: &dyn std::error::Error| BenchError::LiveFrames(in_full(error));
+    let mut ebpf = load(code)?;
+    let mode = aya::programs::xdp::XdpMode::default();
+    let attached = xdp(&mut ebpf).and_then(|program| program.attach(device, mode));
+    attached.map_err(|error| refused(&error))?;
+    Ok(ebpf)
+}
+
+/// Has the kernel check a program.
+fn load(code: &program::Code) -> Result<aya::Ebpf, BenchError> {
     let object = object::wrap(code).map_err(|error| refused(&error))?;
     let mut ebpf = aya::Ebpf::load(&object).map_err(|error| refused(&error))?;
-    let program: &mut Xdp = ebpf
-        .program_mut(program::NAME)
-        .expect("the object has this program")
-        .try_into()
-        .map_err(|error: ProgramError| refused(&error))?;
-    program.load().map_err(|error| refused(&error))?;
-    let mode = aya::programs::xdp::XdpMode::default();
-    program.attach(device, mode).map_err(|error| refused(&error))?;
+    xdp(&mut ebpf).and_then(Xdp::load).map_err(|error| refused(&error))?;
     Ok(ebpf)
+}
+
+/// Returns the program of an object.
+fn xdp(ebpf: &mut aya::Ebpf) -> Result<&mut Xdp, ProgramError> {
+    ebpf.program_mut(program::NAME).expect("the object has this program").try_into()
+}
+
+fn refused(error: &dyn std::error::Error) -> BenchError {
+    BenchError::LiveFrames(in_full(error))
 }
