@@ -1,10 +1,11 @@
 //! The verb `bench`: real packets. Needs root; without it each test says so and ends.
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -251,6 +252,28 @@ fn a_polite_kill_of_a_comparison_puts_the_setting_of_the_host_back() {
     // The first repeat was not whole: an error, also where notes are not wanted, and no empty table.
     assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
     assert!(said.err.contains("there is nothing to compare"), "{said:?}");
+}
+
+/// What was measured until then is worth printing, and is not what was asked for.
+#[test]
+fn a_comparison_that_was_ended_early_prints_its_repeats_and_says_so() {
+    if is_skipped("a_comparison_that_was_ended_early_prints_its_repeats_and_says_so") {
+        return;
+    }
+    let mut child = started("bench compare rr --setups none --repeats 1000 -d 0.2");
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("repeat 2 of 1000") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended by itself");
+    }
+    let Said { code, out, .. } = ended(child, "-INT");
+    let mut err = String::new();
+    said.read_to_string(&mut err).unwrap();
+    assert_eq!(code, 1, "{err}");
+    assert!(out.contains("transactions"), "{out}");
+    let repeats = err.split(" of 1000 repeats").next().unwrap().rsplit("stopped after ").next();
+    assert!((1..1000).contains(&repeats.unwrap().parse::<u32>().unwrap()), "{err}");
 }
 
 #[test]
