@@ -9,7 +9,6 @@
 //! [`Settings`], which keeps a journal; a name that does not carry a lease of ours is not touched.
 //! Elsewhere: packets and their receivers (`rxsteer-bench`).
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod address;
 mod counters;

@@ -2,7 +2,7 @@
 //!
 //! The process that is killed is this test itself, started again to hold something.
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
 

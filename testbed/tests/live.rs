@@ -1,6 +1,6 @@
 //! The testbed in the running kernel. Needs root; without it each test says so and ends.
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
 

@@ -3,7 +3,7 @@
 //!
 //! The delays are far longer than any noise, and are bounds from below, or counts.
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
 

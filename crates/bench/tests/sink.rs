@@ -1,7 +1,7 @@
 //! Every packet that is sent is found: read, or in a counter of the kernel. Needs root; without it
 //! each test says so and ends.
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! What is sent, counted at the other end by a packet socket of the test. Needs root; without it each
 //! test says so and ends.
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
 
