@@ -1,13 +1,12 @@
 //! Real packets through the running kernel, and what they cost.
 //!
-//! [`generate`] sends packets, [`receive`] reads them and accounts for each. They run in a testbed of
-//! their own, or on a network that its owner named.
+//! [`generate`] sends packets, [`send_capture`] those of a capture, [`receive`] reads them and accounts
+//! for each. They run in a testbed of their own, or on a network that its owner named.
 //!
 //! Always true: a run is bounded in time and in packets; nothing is sent to an address outside the
 //! own testbed unless it was named ([`Permit`]).
 //! Elsewhere: namespaces, devices and settings (`rxsteer-testbed`); packet bytes
 //! (`rxsteer-lab`); how it is asked for and shown (`rxsteer`).
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod calibrate;
 mod compare;
@@ -38,7 +37,10 @@ pub use rr::{
 pub use sink::{
     Account, Call, CpuUse, Finding, PairReport, Reader, SinkReport, SinkSpec, receive, receive_in,
 };
-pub use source::{GenPairReport, GenReport, GenSpec, Means, Road, generate, generate_in};
+pub use source::{
+    CapturePace, CaptureReport, CaptureSpec, Ended, GenPairReport, GenReport, GenSpec, Means,
+    Rewritten, Road, Unsent, generate, generate_in, send_capture,
+};
 pub use traffic::{Kind, Pattern, Sizes, Traffic};
 pub use watch::{Second, Until, Watch};
 pub use words::UnknownWord;

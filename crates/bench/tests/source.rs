@@ -7,63 +7,24 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use common::observer::Observer;
 use common::{GO_ON, LONG, NOBODY, PORT, packets, pair};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, setsockopt, socket, sockopt,
-};
-use nix::sys::time::{TimeVal, TimeValLike as _};
 use rxsteer_bench::{
     BenchError, GenReport, GenSpec, Kind, Means, Pattern, Permit, Road, Traffic, Until, Watch,
     generate,
 };
 use rxsteer_testbed::{Offloads, Pair, PairSpec};
 
-/// Sees every frame that reaches the other end.
-struct Observer {
-    socket: OwnedFd,
-    /// To whom and from whom.
-    macs: [u8; 12],
-}
-
-impl Observer {
-    fn new(pair: &Pair) -> Self {
-        let open = || {
-            let all = SockProtocol::EthAll;
-            let fd = socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), all).unwrap();
-            setsockopt(&fd, sockopt::RcvBufForce, &(256 << 20)).unwrap();
-            setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::milliseconds(200)).unwrap();
-            fd
-        };
-        let mut macs = [0; 12];
-        macs[..6].copy_from_slice(&pair.sink_device.mac);
-        macs[6..].copy_from_slice(&pair.source_device.mac);
-        Self { socket: pair.sink.run(open).unwrap(), macs }
-    }
-
-    /// Returns the frames from the sender to the receiver, without the receiver's own.
-    fn frames(&self) -> Vec<Vec<u8>> {
-        let mut frames = Vec::new();
-        let mut bytes = vec![0; 20_000];
-        while let Ok(len) = recv(self.socket.as_raw_fd(), &mut bytes, MsgFlags::empty()) {
-            if bytes[..12] == self.macs {
-                frames.push(bytes[..len].to_vec());
-            }
-        }
-        frames
-    }
-}
-
 /// Sends and returns the report and what arrived.
 fn send(pair: &Pair, spec: &GenSpec) -> (GenReport, Vec<Vec<u8>>) {
     let observer = Observer::new(pair);
     let before = pair.sink.device(Pair::SINK_DEVICE).unwrap().counters.rx_packets;
     let report = generate(spec, Road::Pair(pair), &NOBODY).unwrap();
-    let frames = observer.frames();
+    let frames: Vec<_> = observer.frames().into_iter().map(|(_, frame)| frame).collect();
     let arrived = pair.sink.device(Pair::SINK_DEVICE).unwrap().counters.rx_packets - before;
     assert_eq!(arrived, report.sent, "the receiver's device counted otherwise: {report:?}");
     assert_eq!(frames.len() as u64, report.sent, "{report:?}");

@@ -45,6 +45,44 @@ fn gen_sends_and_the_other_end_counts() {
     assert!(text.out.contains("sent      500 packets in "), "{text:?}");
 }
 
+/// The capture that comes with the program, whose packets are counted by the program that lists them.
+#[test]
+fn gen_sends_a_capture_and_the_other_end_counts() {
+    if is_skipped("gen_sends_a_capture_and_the_other_end_counts") {
+        return;
+    }
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/sample.pcapng.zst");
+    let listed = rxsteer(&format!("flows {sample} --json -q"));
+    let all = listed.out.lines().count() as u64;
+    assert!(all > 1000, "{listed:?}");
+    // Some of its packets are merged ones, longer than a usual link takes.
+    let line = format!("bench gen --capture {sample} --speed max -d 60 --mtu 65535 -q");
+    let padded = json(&rxsteer(&format!("{line} --pad --json")));
+    let result = &padded["result"];
+    assert_eq!(result["capture"]["ended"], "complete");
+    assert_eq!(result["source"]["sent"], all, "{padded}");
+    assert_eq!((&result["arrived"], &result["dropped"]), (&all.into(), &0.into()), "{padded}");
+    let cut = result["capture"]["rewritten"]["padded"].as_u64().unwrap();
+    assert!(0 < cut && cut < all, "{padded}");
+    let whole = json(&rxsteer(&format!("{line} --json")));
+    assert_eq!(whole["result"]["capture"]["unsent"]["truncated"], cut, "{whole}");
+    assert_eq!(whole["result"]["source"]["sent"], all - cut, "{whole}");
+    let text = rxsteer(&line);
+    assert_eq!(text.code, 0, "{text:?}");
+    assert!(text.out.contains(" not all in the capture (--pad)\n"), "{text:?}");
+    assert!(text.out.contains(" IP destination: the receiver's\n"), "{text:?}");
+    // Nothing that can be sent is an error.
+    let file = common::scratch("capture-nothing").join("wireless.pcap");
+    let mut bytes = Vec::from(0xa1b2_c3d4u32.to_le_bytes());
+    bytes.extend([2, 0, 4, 0]);
+    bytes.extend([0, 0, 65_535, 105].map(u32::to_le_bytes).as_flattened());
+    bytes.extend([7, 0, 4, 4, 8].map(u32::to_le_bytes).as_flattened());
+    std::fs::write(&file, bytes).unwrap();
+    let said = rxsteer(&format!("bench gen --capture {}", file.display()));
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("nothing was sent of 1 packet"), "{said:?}");
+}
+
 #[test]
 fn sink_accounts_for_every_packet() {
     if is_skipped("sink_accounts_for_every_packet") {

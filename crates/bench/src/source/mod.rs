@@ -5,7 +5,9 @@
 //!
 //! Always true: what is reported as sent was taken by the kernel; what it refused is counted apart.
 
+mod capture;
 pub(crate) mod live;
+mod outlet;
 mod packet;
 mod pair;
 mod report;
@@ -19,6 +21,9 @@ use rxsteer_core::CpuId;
 use rxsteer_testbed::{Pair, pin_thread, thread_cpu_time};
 use serde::Serialize;
 
+pub use capture::{
+    CapturePace, CaptureReport, CaptureSpec, Ended, Rewritten, Unsent, send_capture,
+};
 pub use pair::{GenPairReport, generate_in};
 pub use report::GenReport;
 pub(crate) use report::{as_ns, per, rate};
@@ -170,14 +175,25 @@ fn check(spec: &GenSpec) -> Result<(), BenchError> {
 
 /// Sends in the namespace of the calling thread.
 fn run(spec: &GenSpec, device: Option<Device>, watch: &Watch<'_>) -> Result<GenReport, BenchError> {
+    in_thread(spec.cpu, watch, |progress| {
+        let mut means = means(spec, device)?;
+        pump(spec, &mut *means, watch, progress)
+    })
+}
+
+/// Runs a sender in a thread of its own, on this CPU, and tells the watcher how it goes.
+fn in_thread<T: Send>(
+    cpu: Option<CpuId>,
+    watch: &Watch<'_>,
+    send: impl FnOnce(&Progress) -> Result<T, BenchError> + Send,
+) -> Result<T, BenchError> {
     let progress = Progress::default();
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
-            if let Some(cpu) = spec.cpu {
+            if let Some(cpu) = cpu {
                 pin_thread(cpu).during(|| format!("run the sender on CPU {cpu}"))?;
             }
-            let mut means = means(spec, device)?;
-            pump(spec, &mut *means, watch, &progress)
+            send(&progress)
         });
         progress.tell(watch, || sender.is_finished());
         sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

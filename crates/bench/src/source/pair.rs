@@ -36,16 +36,26 @@ pub fn generate_in(
         let opened = pair.sink.run(|| UdpSocket::bind(at))?;
         Some(opened.during(|| format!("open a UDP socket at {at}"))?)
     };
+    let send = || generate(spec, Road::Pair(pair), watch);
+    let (source, (arrived, dropped)) = counted(pair, send, |source| source.returned)?;
+    Ok(GenPairReport { source, arrived, dropped })
+}
+
+/// Returns what was sent, the packets that the receiver's device counted meanwhile, and those that the
+/// sender's device dropped, without those that were `returned` to the sender.
+pub(super) fn counted<T>(
+    pair: &Pair,
+    send: impl FnOnce() -> Result<T, BenchError>,
+    returned: impl FnOnce(&T) -> u64,
+) -> Result<(T, (u64, u64)), BenchError> {
     let counters = || -> Result<_, BenchError> {
         let source = pair.source.device(Pair::SOURCE_DEVICE)?.counters;
         Ok((source.tx_dropped, pair.sink.device(Pair::SINK_DEVICE)?.counters.rx_packets))
     };
     let before = counters()?;
-    let source = generate(spec, Road::Pair(pair), watch)?;
+    let sent = send()?;
     let after = counters()?;
-    Ok(GenPairReport {
-        arrived: after.1.wrapping_sub(before.1),
-        dropped: after.0.wrapping_sub(before.0).saturating_sub(source.returned),
-        source,
-    })
+    let arrived = after.1.wrapping_sub(before.1);
+    let dropped = after.0.wrapping_sub(before.0).saturating_sub(returned(&sent));
+    Ok((sent, (arrived, dropped)))
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::words::words;
 
 pub(crate) use frames::{Frames, Link};
-pub(crate) use patch::{Checksum, Places};
+pub(crate) use patch::{Checksum, Places, checksum_over};
 pub(crate) use pattern::{Flow, Flows};
 pub use sizes::Sizes;
 

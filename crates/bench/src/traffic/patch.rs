@@ -10,6 +10,20 @@ fn updated(checksum: u16, old: u16, new: u16) -> u16 {
     !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
+/// Returns the checksum over several pieces, each of which but the last has an even length (RFC 1071).
+pub(crate) fn checksum_over(pieces: &[&[u8]]) -> u16 {
+    let mut sum = 0u64;
+    for piece in pieces {
+        let (words, rest) = piece.as_chunks::<2>();
+        sum += words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum::<u64>();
+        sum += rest.first().map_or(0, |byte| u64::from(*byte) << 8);
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
 /// Where in a frame things are that a source changes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Places {

@@ -1,6 +1,8 @@
 //! A pair to send over, and who looks at it.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod observer;
+
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! The command line of `bench` as it was typed.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 pub(crate) const AFTER_HELP: &str = "\
@@ -144,12 +146,35 @@ pub struct GenArgs {
     /// What is sent
     #[command(flatten)]
     pub traffic: TrafficArgs,
+    /// A capture that is sent instead
+    #[command(flatten)]
+    pub capture: CaptureArgs,
     /// The link of the testbed
     #[command(flatten)]
     pub link: LinkArgs,
     /// How to print the result
     #[command(flatten)]
     pub form: FormArgs,
+}
+
+/// A capture to send.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Capture")]
+pub struct CaptureArgs {
+    /// Send the packets of this capture (pcap or pcapng, also in gzip or zstd) with their timing, in the
+    /// testbed; several are merged by time
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub capture: Vec<PathBuf>,
+    /// So many times as fast as it was captured, such as 2 or 0.5; max for as fast as possible; --rate
+    /// sends at a steady rate instead [default: 1]
+    #[arg(long, value_name = "FACTOR", requires = "capture", allow_negative_numbers = true)]
+    pub speed: Option<String>,
+    /// Send it so many times; 0 for until --count or --duration ends it [default: 1]
+    #[arg(long, value_name = "COUNT", requires = "capture", allow_negative_numbers = true)]
+    pub r#loop: Option<String>,
+    /// Fill packets that are not all in the capture with zeroes, instead of leaving them out
+    #[arg(long, requires = "capture")]
+    pub pad: bool,
 }
 
 /// What `bench sink` is told.
@@ -336,7 +361,7 @@ pub struct CompareArgs {
 pub struct CalibrateArgs {
     /// Write the costs as a host file, which lab and replay take with --host
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub output: Option<std::path::PathBuf>,
+    pub output: Option<PathBuf>,
     /// How to print the result
     #[command(flatten)]
     pub form: FormArgs,

@@ -2,6 +2,7 @@
 //!
 //! Always true: every refusal names the flag, the value and what is allowed.
 
+pub mod capture;
 pub mod compare;
 pub mod cpu_flags;
 pub mod rr;
@@ -137,18 +138,25 @@ pub(super) fn source(args: &TrafficArgs, to: SocketAddr) -> Result<GenSpec, Usag
         Some(text) => Some(text.parse().map_err(|error| refused("--means", error))?),
         None => None,
     };
-    let most = GenSpec::MOST_BATCH as u64;
     Ok(GenSpec {
         means,
-        rate: number("--rate", args.rate.as_ref(), 0, 1..=1_000_000_000)?,
+        rate: rate(args)?,
         until: (&args.until).try_into()?,
-        batch: number("--send-batch", args.send_batch.as_ref(), 64, 1..=most)? as usize,
+        batch: send_batch(args)?,
         cpu: cpu("--source-cpu", args.source_cpu.as_ref())?,
         ..GenSpec::new(traffic)
     })
 }
 
-/// When to end.
+fn rate(args: &TrafficArgs) -> Result<u64, UsageError> {
+    number("--rate", args.rate.as_ref(), 0, 1..=1_000_000_000)
+}
+
+fn send_batch(args: &TrafficArgs) -> Result<usize, UsageError> {
+    let most = GenSpec::MOST_BATCH as u64;
+    Ok(number("--send-batch", args.send_batch.as_ref(), 64, 1..=most)? as usize)
+}
+
 impl TryFrom<&UntilArgs> for Until {
     type Error = UsageError;
 
@@ -327,14 +335,22 @@ impl TryFrom<&SinkArgs> for Sink {
 /// Returns which flag of the sender was given, if any was.
 fn sending(args: &TrafficArgs) -> Option<&'static str> {
     let given = [
+        ("--rate", args.rate.is_some()),
+        ("--send-batch", args.send_batch.is_some()),
+        ("--source-cpu", args.source_cpu.is_some()),
+    ];
+    let given = given.into_iter().find(|(_, is)| *is).map(|(flag, _)| flag);
+    making(args).or(given)
+}
+
+/// Returns which flag was given that says what packets are made, if any was.
+fn making(args: &TrafficArgs) -> Option<&'static str> {
+    let given = [
         ("--kind", args.kind.is_some()),
         ("--flows", args.flows.is_some()),
         ("--pattern", args.pattern.is_some()),
         ("--size", args.size.is_some()),
-        ("--rate", args.rate.is_some()),
         ("--means", args.means.is_some()),
-        ("--send-batch", args.send_batch.is_some()),
-        ("--source-cpu", args.source_cpu.is_some()),
         ("--seed", args.seed.is_some()),
     ];
     given.into_iter().find(|(_, is)| *is).map(|(flag, _)| flag)

@@ -46,14 +46,7 @@ pub(super) fn generate(asked: &Gen, form: FormArgs, terminal: &Terminal) -> anyh
     writeln!(out, "traffic   {spec}")?;
     source(&mut out, &report)?;
     if let Some((arrived, lost)) = arrived {
-        write!(out, "arrived   {}", plural(arrived, "packet"))?;
-        let dropped = if lost > 0 {
-            format!(", {} dropped for want of room", grouped(lost))
-        } else {
-            String::new()
-        };
-        let merged = if report.sent > arrived + lost { " (what is merged is one)" } else { "" };
-        writeln!(out, ", as the device at the other end counts{merged}{dropped}")?;
+        arrival(&mut out, &report, arrived, lost)?;
     }
     out.flush()?;
     Ok(Exit::Fine)
@@ -111,7 +104,24 @@ pub(super) fn receive(asked: &Sink, form: FormArgs, terminal: &Terminal) -> anyh
     Ok(if report.account.is_complete() { Exit::Fine } else { Exit::Error })
 }
 
-fn source(out: &mut dyn Write, report: &GenReport) -> io::Result<()> {
+/// Writes what the other end counted.
+pub(super) fn arrival(
+    out: &mut dyn Write,
+    report: &GenReport,
+    arrived: u64,
+    lost: u64,
+) -> io::Result<()> {
+    write!(out, "arrived   {}", plural(arrived, "packet"))?;
+    let dropped = if lost > 0 {
+        format!(", {} dropped for want of room", grouped(lost))
+    } else {
+        String::new()
+    };
+    let merged = if report.sent > arrived + lost { " (what is merged is one)" } else { "" };
+    writeln!(out, ", as the device at the other end counts{merged}{dropped}")
+}
+
+pub(super) fn source(out: &mut dyn Write, report: &GenReport) -> io::Result<()> {
     writeln!(out, "source    {}", report.means)?;
     write!(
         out,
@@ -214,7 +224,7 @@ fn reading(spec: &SinkSpec) -> Value {
     })
 }
 
-fn source_json(report: &GenReport) -> Value {
+pub(super) fn source_json(report: &GenReport) -> Value {
     let mut value = json!(report);
     value["packets_per_second"] = json!(report.rate());
     value["ns_per_packet"] = json!(report.ns_per_packet());

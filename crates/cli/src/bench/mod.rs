@@ -2,6 +2,7 @@
 
 pub mod args;
 mod calibrate;
+mod capture;
 pub mod checked;
 mod compare;
 mod gen_sink;
@@ -37,6 +38,9 @@ pub fn run(verb: &BenchVerb, terminal: &Terminal) -> anyhow::Result<Exit> {
         check_cpus(&named, &host_cpus().context("cannot ask for the CPUs of this host")?)?;
     }
     match verb {
+        BenchVerb::Gen(args) if !args.capture.capture.is_empty() => {
+            capture::run(&(&**args).try_into()?, args.form, terminal)
+        }
         BenchVerb::Gen(args) => gen_sink::generate(&(&**args).try_into()?, args.form, terminal),
         BenchVerb::Sink(args) => gen_sink::receive(&(&**args).try_into()?, args.form, terminal),
         BenchVerb::Rr(args) => rr::run(&(&**args).try_into()?, args.form, terminal),

@@ -5,8 +5,9 @@ use crate::args::Cli;
 use crate::args::Verb;
 use crate::bench::args::BenchVerb;
 use clap::Parser as _;
-use rxsteer_bench::{Kind, Means, Pattern};
+use rxsteer_bench::{CapturePace, CaptureSpec, Kind, Means, Pattern};
 use rxsteer_core::cpu::CpuStates;
+use std::path::Path;
 
 fn sink(line: &str) -> Result<Sink, UsageError> {
     let words = format!("rxsteer bench sink {line}");
@@ -227,4 +228,46 @@ fn every_flag_of_cpus_is_held_against_the_host() {
         }
     }
     assert!(check("calibrate").is_ok());
+}
+
+fn captured(line: &str) -> Result<capture::Capture, UsageError> {
+    let words = format!("rxsteer bench gen --capture a.pcap {line}");
+    match Cli::try_parse_from(words.split_whitespace()).unwrap().verb {
+        Verb::Bench(BenchVerb::Gen(args)) => capture::Capture::try_from(&*args),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_capture_is_sent_as_typed() {
+    let made = captured("").unwrap().spec;
+    assert_eq!(made, CaptureSpec::new("a.pcap"));
+    let line =
+        "--capture b.pcap --speed 2.5 --loop 0 --pad -c 1k -d 2 --send-batch 8 --source-cpu 1";
+    let made = captured(line).unwrap().spec;
+    assert_eq!(made.files, [Path::new("a.pcap"), Path::new("b.pcap")]);
+    assert_eq!((made.pace, made.rounds, made.pads), (CapturePace::Recorded(2.5), 0, true));
+    assert_eq!(made.until, Until { count: 1000, duration: Duration::from_secs(2) });
+    assert_eq!((made.batch, made.cpu), (8, Some(CpuId(1))));
+    assert_eq!(captured("--speed max").unwrap().spec.pace, CapturePace::Fastest);
+    assert_eq!(captured("--rate 5k").unwrap().spec.pace, CapturePace::Rate(5000));
+}
+
+#[test]
+fn what_does_not_go_with_a_capture_names_its_flag() {
+    for (line, flag) in [
+        ("--speed 0", "--speed"),
+        ("--speed inf", "--speed"),
+        ("--speed -1", "--speed"),
+        ("--speed 1 --rate 5", "--speed"),
+        ("--rate 0", "--rate"),
+        ("--loop -1", "--loop"),
+        ("--kind udp", "--kind"),
+        ("--flows 3", "--flows"),
+        ("--means packet", "--means"),
+        ("-6", "--ipv6"),
+        ("--to 192.0.2.1:9", "--to"),
+    ] {
+        assert_eq!(captured(line).unwrap_err().flag, flag, "{line}");
+    }
 }
