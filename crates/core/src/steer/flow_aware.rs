@@ -79,8 +79,8 @@ pub fn choose<H: Host + ?Sized>(
         Some(cpu) => (cpu, Reason::Beside),
         None => (entry.wanted_cpu(), Reason::Hit),
     };
-    // While the consumer's CPU is offline the flow goes by hash, order kept all the same.
-    let target = if host.is_online(wanted) {
+    // While the consumer's CPU takes none the flow goes by hash, order kept all the same.
+    let target = if host.takes_flows(wanted) {
         Decision::new(wanted, reached, Probe::Hit)
     } else {
         queue.fall_back(packet, host, Reason::Miss, Probe::Offline)

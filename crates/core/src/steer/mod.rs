@@ -143,6 +143,13 @@ pub trait Host {
     /// Returns whether a CPU is online.
     fn is_online(&self, cpu: CpuId) -> bool;
 
+    /// Returns whether flows go to a CPU because their consumer runs there. A CPU that is online and
+    /// takes none is being taken out of use: it works off what waits there, so that order is kept.
+    #[inline(always)]
+    fn takes_flows(&self, cpu: CpuId) -> bool {
+        self.is_online(cpu)
+    }
+
     /// Returns the number of packets ever taken off a CPU's backlog; wraps at 2^32.
     fn head(&self, cpu: CpuId) -> u32;
 

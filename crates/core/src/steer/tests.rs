@@ -11,10 +11,12 @@ struct Fixed {
     head: [u32; 4],
     tail: [u32; 4],
     beside: Option<CpuId>,
+    leaves: Option<CpuId>,
 }
 
 impl Fixed {
-    const IDLE: Self = Self { online: [true; 4], head: [0; 4], tail: [0; 4], beside: None };
+    const IDLE: Self =
+        Self { online: [true; 4], head: [0; 4], tail: [0; 4], beside: None, leaves: None };
 }
 
 impl Host for Fixed {
@@ -29,6 +31,9 @@ impl Host for Fixed {
     }
     fn beside(&self, _: CpuId) -> Option<CpuId> {
         self.beside
+    }
+    fn takes_flows(&self, cpu: CpuId) -> bool {
+        self.is_online(cpu) && self.leaves != Some(cpu)
     }
 }
 
@@ -324,6 +329,31 @@ fn flow_aware_rehomes_the_flows_of_an_offline_cpu_at_the_next_packet_and_brings_
     assert_eq!(steer(&host), (2, Reason::Held, Probe::Hit));
     host.head[2] = 1;
     assert_eq!(steer(&host).0, 1);
+}
+
+#[test]
+fn flow_aware_waits_for_what_a_cpu_on_its_way_out_still_holds() {
+    let policy = policy(PolicyKind::FlowAware);
+    let storage = slots(&policy, 8);
+    let queue = Queue { map: &MAP, slots: &storage };
+    let mut host = Fixed::IDLE;
+    policy.record(&mut flow(Class::Tcp), HASH, CpuId(1), Epoch(0));
+    let steer = |host: &mut Fixed| {
+        let decision = policy.steer(&queue, &packet(Class::Tcp), host, Epoch(0));
+        host.tail[decision.cpu.index()] += 1;
+        policy.enqueued(&queue, HASH, &decision, host.tail[decision.cpu.index()]);
+        (decision.cpu.0, decision.reason)
+    };
+    assert_eq!(steer(&mut host), (1, Reason::Hit));
+    host.leaves = Some(CpuId(1));
+    assert_eq!(steer(&mut host), (1, Reason::Held)); // position 2
+    host.head[1] = 1;
+    assert_eq!(steer(&mut host), (1, Reason::Held)); // position 3
+    host.head[1] = 3;
+    assert_eq!(steer(&mut host), (2, Reason::Miss)); // by hash
+    host.leaves = None;
+    host.head[2] = 1;
+    assert_eq!(steer(&mut host), (1, Reason::Hit));
 }
 
 #[test]

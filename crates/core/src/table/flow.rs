@@ -185,7 +185,9 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
 
     /// Records every entry that is not stale in `other`: the way to change the size while in use.
     ///
-    /// Epochs and CPUs are taken along. Returns the number of flows recorded.
+    /// Epochs and CPUs are taken along. Both tables may be written meanwhile, `other` with what the
+    /// consumers say: what it knows already is newer and stays, and a flow that is withdrawn from this
+    /// table while it is copied is withdrawn from the other. Returns the number of flows copied.
     pub fn copy_to<T: AsRef<[Bucket]>>(&self, other: &FlowTable<T>, now: Epoch) -> usize {
         let mut copied = 0;
         for bucket in self.buckets.as_ref() {
@@ -194,14 +196,20 @@ impl<S: AsRef<[Bucket]>> FlowTable<S> {
                 if entry.is_empty() || entry.is_stale(now) {
                     continue;
                 }
-                let told = Epoch(now.0.wrapping_sub(entry.age(now)));
-                other.record(entry.hash(), entry.wanted_cpu(), told);
-                if let (Some(cpu), Some((place, new))) =
-                    (entry.current_cpu(), other.locate(entry.hash()))
+                let (hash, told) = (entry.hash(), Epoch(now.0.wrapping_sub(entry.age(now))));
+                if other.locate(hash).is_none_or(|(_, known)| known.is_stale(now)) {
+                    other.record(hash, entry.wanted_cpu(), told);
+                }
+                if let (Some(cpu), Some((place, new))) = (entry.current_cpu(), other.locate(hash))
+                    && new.current_cpu().is_none()
                 {
                     other.place(place, new, cpu, entry.is_moving());
                 }
-                copied += 1;
+                if self.locate(hash).is_none() {
+                    other.withdraw(hash);
+                } else {
+                    copied += 1;
+                }
             }
         }
         copied

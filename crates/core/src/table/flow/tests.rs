@@ -109,6 +109,22 @@ fn a_resize_takes_every_flow_along() {
 }
 
 #[test]
+fn what_the_new_table_was_told_meanwhile_is_newer_than_the_copy() {
+    let old = FlowTable::new(buckets(4)).unwrap();
+    old.record(FlowHash(5), CpuId(1), Epoch(0));
+    let (entry, place) = old.lookup(FlowHash(5), Epoch(0)).entry.unwrap();
+    assert!(old.place(place, entry, CpuId(1), true));
+    let new = FlowTable::new(buckets(8)).unwrap();
+    new.record(FlowHash(5), CpuId(3), Epoch(0));
+    assert_eq!(old.copy_to(&new, Epoch(0)), 1);
+    let (entry, _) = new.lookup(FlowHash(5), Epoch(0)).entry.unwrap();
+    // Its consumer runs on 3 by now; its packets are where they were.
+    assert_eq!((entry.wanted_cpu(), entry.current_cpu()), (CpuId(3), Some(CpuId(1))));
+    assert!(entry.is_moving());
+    assert_eq!(new.count(), 1);
+}
+
+#[test]
 fn a_place_is_changed_only_if_the_entry_is_still_the_one_seen() {
     let table = FlowTable::new(buckets(1)).unwrap();
     table.record(FlowHash(5), CpuId(1), Epoch(0));
