@@ -5,7 +5,7 @@
 //!
 //! | word | what |
 //! | --- | --- |
-//! | [`ONLINE`] | 1 if packets may go there |
+//! | [`ONLINE`] | 0 if no packets may go there, else [`TAKES`] or [`LEAVES`], and perhaps [`HOLDS`] |
 //! | [`TAIL`] | packets sent there, less those that were then lost on the way |
 //! | [`LOST_FULL`] | packets lost because its queue was full |
 //! | [`LOST_REFUSED`] | packets that the kernel did not take after the program had sent them there |
@@ -19,6 +19,14 @@
 pub const WORDS: usize = 24;
 /// See the module.
 pub const ONLINE: usize = 0;
+/// Of [`ONLINE`]: takes all packets.
+pub const TAKES: u64 = 1;
+/// Of [`ONLINE`]: being taken out of use. Works off what waits there, and takes only what must wait
+/// behind it.
+pub const LEAVES: u64 = 2;
+/// Of [`ONLINE`]: no flow moves away while this is set, whatever was worked off, so that the tables
+/// can be copied.
+pub const HOLDS: u64 = 4;
 /// See the module.
 pub const TAIL: usize = 8;
 /// See the module.

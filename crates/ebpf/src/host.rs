@@ -4,8 +4,8 @@ use core::slice;
 
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::Array;
-use rxsteer_core::CpuId;
 use rxsteer_core::steer::{Host, Queue};
+use rxsteer_core::{CpuId, FlowHash};
 use rxsteer_ebpf::{MAX_CPUS, MAX_QUEUES, ORDER_SLOTS, cpu_state};
 
 use crate::backlog::Backlog;
@@ -14,6 +14,10 @@ use crate::backlog::Backlog;
 #[map]
 static QUEUES: Array<QueueMask> = Array::with_max_entries(MAX_QUEUES, 0);
 
+/// The list that each queue had before it was changed, while packets that it spread may wait.
+#[map]
+static BEFORE: Array<Before> = Array::with_max_entries(MAX_QUEUES, 0);
+
 /// The positions of flows that are between two CPUs.
 #[map]
 static ORDER: Array<[u64; ORDER_SLOTS]> = Array::with_max_entries(MAX_QUEUES, 0);
@@ -21,19 +25,75 @@ static ORDER: Array<[u64; ORDER_SLOTS]> = Array::with_max_entries(MAX_QUEUES, 0)
 /// The CPUs that a queue spreads over.
 #[repr(C)]
 pub(crate) struct QueueMask {
-    count: u32,
+    count: u16,
+    /// CPUs in [`BEFORE`]; 0: that list is not in use any more.
+    before: u16,
     cpus: [CpuId; MAX_CPUS],
 }
 
-/// Returns the queue of this index, or `None` if it is beyond what the maps hold.
+/// The CPUs that a queue spread over before.
+#[repr(C)]
+pub(crate) struct Before {
+    cpus: [CpuId; MAX_CPUS],
+    /// By CPU: 1 once this queue found nothing waiting there.
+    rested: [u16; MAX_CPUS],
+}
+
+/// Returns the queue of this index as it is for a hash, or `None` if it is beyond what the maps hold.
+///
+/// After a change of the list, a hash is spread as before until its CPU of before has nothing waiting:
+/// then all its packets are done, and it is spread as the new list says from then on.
 #[inline(always)]
-pub(crate) fn queue(index: u32) -> Option<Queue<'static>> {
+pub(crate) fn queue(index: u32, hash: FlowHash) -> Option<Queue<'static>> {
     let mask = QUEUES.get(index)?;
-    let count = mask.count as usize;
-    let map = if count > MAX_CPUS { return None } else { mask.cpus.get(..count)? };
+    let mut map = list(&mask.cpus, mask.count)?;
+    if mask.before != 0
+        && let Some(before) = before(index, mask.before, map, hash)
+    {
+        map = before;
+    }
     // SAFETY: a map value of that many words, which lives as long as the program.
     let slots = unsafe { slice::from_raw_parts(ORDER.get_ptr(index)?.cast(), ORDER_SLOTS) };
     Some(Queue { map, slots })
+}
+
+/// Spreads a hash over the list of a queue, whatever the list was before.
+#[inline(always)]
+pub(crate) fn spread(index: u32, hash: FlowHash) -> Option<CpuId> {
+    let mask = QUEUES.get(index)?;
+    Queue { map: list(&mask.cpus, mask.count)?, slots: &[] }.spread(hash)
+}
+
+#[inline(always)]
+fn list(cpus: &'static [CpuId; MAX_CPUS], count: u16) -> Option<&'static [CpuId]> {
+    let count = usize::from(count);
+    if count > MAX_CPUS { None } else { cpus.get(..count) }
+}
+
+/// Returns the list of before, if the hash must still go by it.
+#[inline(always)]
+fn before(index: u32, count: u16, new: &[CpuId], hash: FlowHash) -> Option<&'static [CpuId]> {
+    let value = BEFORE.get_ptr_mut(index)?;
+    // SAFETY: a map value of plain integers, which lives as long as the program.
+    let list = list(unsafe { &(*value).cpus }, count)?;
+    let spread = |map| Queue { map, slots: &[] }.spread(hash);
+    let cpu = spread(list)?;
+    if spread(new) == Some(cpu) || cpu.0 as usize >= MAX_CPUS {
+        return None;
+    }
+    // SAFETY: as above, and in bounds; only the CPU that serves the queue writes there.
+    let rested = unsafe { (&raw mut (*value).rested).cast::<u16>().add(cpu.0 as usize) };
+    // SAFETY: as above.
+    if unsafe { *rested } != 0 {
+        return None;
+    }
+    let waiting = MapHost.tail(cpu).wrapping_sub(MapHost.head(cpu)) as i32;
+    if !MapHost.is_online(cpu) || waiting <= 0 {
+        // SAFETY: as above.
+        unsafe { *rested = 1 };
+        return None;
+    }
+    Some(list)
 }
 
 /// The CPUs as the maps say.
@@ -46,7 +106,16 @@ impl Host for MapHost {
     }
 
     #[inline(always)]
+    fn takes_flows(&self, cpu: CpuId) -> bool {
+        u64::from(word(cpu, cpu_state::ONLINE)) & cpu_state::TAKES != 0
+    }
+
+    #[inline(always)]
     fn head(&self, cpu: CpuId) -> u32 {
+        if u64::from(word(cpu, cpu_state::ONLINE)) & cpu_state::HOLDS != 0 {
+            // Behind every position that a flow may wait for.
+            return word(cpu, cpu_state::TAIL).wrapping_sub(1 << 30);
+        }
         word(cpu, cpu_state::HEAD)
     }
 

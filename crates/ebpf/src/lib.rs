@@ -26,8 +26,11 @@ pub mod map {
     pub const FLOWS: &str = "FLOWS";
     /// Array by CPU: see [`cpu_state`](super::cpu_state).
     pub const CPU_STATES: &str = "CPU_STATES";
-    /// Array by receive queue: how many CPUs, then their ids.
+    /// Array by receive queue: how many CPUs, how many stand in [`BEFORE`], then the ids of the former.
     pub const QUEUES: &str = "QUEUES";
+    /// Array by receive queue: the CPUs before the list was changed; then, by CPU, whether nothing waits
+    /// there that went by the list of before.
+    pub const BEFORE: &str = "BEFORE";
     /// Array by receive queue: its order table.
     pub const ORDER: &str = "ORDER";
     /// CPUMAP by CPU.

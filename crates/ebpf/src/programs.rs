@@ -19,7 +19,7 @@ use rxsteer_ebpf::{Config, MAX_CPUS, OPTIONS, Seen, reason_index};
 use crate::backlog;
 use crate::flows::Flows;
 use crate::frame::XdpFrame;
-use crate::host::{MapHost, queue};
+use crate::host::{MapHost, queue, spread};
 
 /// What a program keeps outside its stack of 512 bytes, and outside the verifier's eyes.
 #[repr(C)]
@@ -161,7 +161,7 @@ fn bare(ctx: &XdpContext) -> Option<u32> {
         _ => return None,
     };
     let hash = FlowHash((addresses ^ ports ^ ports >> 16).wrapping_mul(0x9e37_79b1));
-    let cpu = queue(ctx.rx_queue_index())?.spread(hash)?;
+    let cpu = spread(ctx.rx_queue_index(), hash)?;
     CPUS.redirect(u32::from(cpu.0), u64::from(XDP_PASS)).ok()
 }
 
@@ -203,7 +203,7 @@ fn decide(ctx: &XdpContext, config: &Config, read: &Read<'_>) -> Option<Decided>
         refused: false,
     };
     let flows = Flows::of(config, class)?;
-    let queue = queue(ctx.rx_queue_index())?;
+    let queue = queue(ctx.rx_queue_index(), read.hash)?;
     let decision = choose_flow_aware(
         &config.aware,
         &queue,
