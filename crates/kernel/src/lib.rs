@@ -11,6 +11,7 @@ mod attach;
 mod btf;
 mod capabilities;
 mod host;
+mod link;
 mod load;
 mod object;
 mod testrun;
@@ -18,9 +19,9 @@ mod twin;
 mod verifier;
 
 pub use attach::{
-    AttachError, AttachedMode, Attachment, Counters, CpuCounters, Finding, LivePolicy, Mode,
-    NoSuchChoice, OnInterface, Settings, Status, StatusError, Weight, check_attachment,
-    look_at_interface, programs_on_interfaces, status,
+    AttachError, AttachedMode, Attachment, Change, Counters, CpuCounters, Finding, Handover,
+    LivePolicy, Mode, NoSuchChoice, OnInterface, Settings, Status, StatusError, Weight,
+    check_attachment, look_at_interface, programs_on_interfaces, status,
 };
 pub use btf::BtfError;
 pub use capabilities::{Capability, missing_capabilities};

@@ -1,5 +1,8 @@
 //! Loading the object: its maps sized, its globals set, each program by its kind.
 
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd};
+
 use aya::maps::Map;
 use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
@@ -45,6 +48,20 @@ pub(crate) fn prepare(
     loader.load(object)
 }
 
+/// Lets the programs use a map that is there already in the place of the one of this name that was made
+/// for them; to be called before a program is loaded.
+///
+/// Aya cannot be told of a map but by a path, and nothing of ours shall have one. But instructions name
+/// a map by the number of its descriptor until they are loaded, and a number can be given another map.
+pub(crate) fn share(ebpf: &Ebpf, name: &str, map: BorrowedFd<'_>) -> io::Result<()> {
+    let own = ebpf.map(name).and_then(raw_fd);
+    let own = own.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    // SAFETY: `own` is the descriptor of a map that `ebpf` owns. It stays open, owned and the
+    // descriptor of a map of the same kind.
+    let said = unsafe { libc::dup3(map.as_raw_fd(), own, libc::O_CLOEXEC) };
+    if said < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Loads one program into the kernel.
 pub(crate) fn load(
     program: &mut Program,
@@ -85,8 +102,7 @@ pub(crate) fn offsets() -> Result<Offsets, BtfError> {
 }
 
 /// Returns the descriptor of a map of one of the kinds that the programs declare.
-pub(crate) fn raw_fd(map: &Map) -> Option<std::os::fd::RawFd> {
-    use std::os::fd::{AsFd as _, AsRawFd as _};
+pub(crate) fn raw_fd(map: &Map) -> Option<RawFd> {
     match map {
         Map::Array(data) | Map::PerCpuArray(data) | Map::CpuMap(data) | Map::LruHashMap(data) => {
             Some(data.fd().as_fd().as_raw_fd())

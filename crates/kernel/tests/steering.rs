@@ -9,7 +9,10 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Rig, connected, disconnect, incoming_cpu, only, receiver, rig, sender, until};
+use common::{
+    Rig, assert_sums, connected, disconnect, incoming_cpu, only, receiver, rig, sender, settled,
+    until,
+};
 use rxsteer_core::steer::{Class, Reason};
 use rxsteer_core::table::Recorded;
 use rxsteer_kernel::{AttachError, AttachedMode, Attachment, Counters, LivePolicy, Mode, Settings};
@@ -20,28 +23,6 @@ fn writes(counters: &Counters) -> u64 {
     let wrote = ["refreshed", "moved", "inserted", "evicted", "cleared"];
     let named = Recorded::NAMES.iter().zip(counters.records);
     named.filter(|(name, _)| wrote.contains(name)).map(|(_, count)| count).sum()
-}
-
-/// Every packet has one reason, and what was sent to a CPU is there, or is lost by name.
-fn assert_sums(counters: &Counters) {
-    let steered: u64 = Reason::ALL
-        .into_iter()
-        .filter(|reason| !matches!(reason, Reason::Local | Reason::Shed))
-        .map(|reason| counters.reason(reason))
-        .sum();
-    let taken: u64 = counters.cpus.iter().map(|(_, cpu)| cpu.taken).sum();
-    let lost: u64 = counters.cpus.iter().map(|(_, cpu)| cpu.lost_full + cpu.lost_refused).sum();
-    assert_eq!(steered, taken + lost, "{counters:?}");
-    let arrived: u64 = counters.arrived.iter().map(|(_, count)| count).sum();
-    assert_eq!(arrived, counters.seen(), "{counters:?}");
-}
-
-/// Waits until no packet is on its way, and returns what was counted.
-fn settled(rig: &Rig) -> Counters {
-    until(
-        || rig.attachment.counters().unwrap(),
-        |counters| counters.cpus.iter().all(|(_, cpu)| cpu.waiting() == 0),
-    )
 }
 
 /// Says that nobody reads any more.

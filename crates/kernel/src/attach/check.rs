@@ -7,7 +7,7 @@ use aya_obj::btf::BtfKind;
 use rxsteer_ebpf::program;
 
 use super::interface::link_named;
-use super::{LivePolicy, Mode, Settings, cgroup_root, check, free_interface, load_all, prepare};
+use super::{LivePolicy, MapFds, Mode, Programs, Settings, cgroup_root, check, free_interface};
 use crate::missing_capabilities;
 
 /// How bad a finding is.
@@ -99,10 +99,10 @@ pub fn check_attachment(settings: &Settings) -> Vec<Finding> {
     rivals(settings, &mut say);
     if missing.is_empty() {
         let loaded = check(settings)
-            .and_then(|()| prepare(settings))
-            .and_then(|mut ebpf| load_all(&mut ebpf));
+            .and_then(|()| Programs::prepare(settings, 0, &MapFds::default(), &[]))
+            .and_then(|mut programs| programs.load());
         match loaded {
-            Ok(()) => say(Weight::Fine, "verifier", "this kernel accepts all programs".into()),
+            Ok(_) => say(Weight::Fine, "verifier", "this kernel accepts all programs".into()),
             Err(error) => say(Weight::Blocks, "verifier", error.to_string()),
         }
     }

@@ -78,6 +78,15 @@ pub enum AttachError {
         /// What the kernel said.
         said: io::Error,
     },
+    /// The interface does not take the new program in the place of the old one.
+    #[error("cannot put the new program in the place of the old one: {0}; is the interface gone?")]
+    Update(#[source] io::Error),
+    /// Something that an attachment keeps for its life.
+    #[error("{0} cannot change while packets are steered: detach and attach anew")]
+    Fixed(&'static str),
+    /// What another process hands over is not what it should be.
+    #[error("the attachment of the other process cannot be taken over: {0}")]
+    Handover(String),
     /// The kernel is too old to tie an attachment to a process.
     #[error(
         "this kernel knows no links for XDP (it has them from 5.9 on): an attachment would outlive \

@@ -6,40 +6,43 @@
 //! packet is steered.
 //! Elsewhere: the programs (`rxsteer-ebpf`); the decision (`rxsteer-core`).
 
+mod backlogs;
+mod change;
 mod check;
 mod counters;
+mod cpus;
 mod error;
+mod generation;
+mod handover;
 mod interface;
 mod maps;
 mod memory;
 mod settings;
 mod status;
 
-use std::fs::File;
-use std::io;
 use std::ops::RangeInclusive;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use aya::Ebpf;
-use aya::maps::{Array, CpuMap, MapData};
-use aya::programs::links::FdLink;
-use aya::programs::{CgroupAttachMode, Program, ProgramError, ProgramFd, XdpMode};
-use rxsteer_core::CpuId;
+use aya::util::KernelVersion;
 use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::table::Epoch;
-use rxsteer_ebpf::{Config, MAX_CPUS, MAX_QUEUES, cpu_state, map, program};
+use rxsteer_core::{CpuId, CpuSet};
+use rxsteer_ebpf::{Config, MAX_CPUS, program};
 
+pub use change::Change;
 pub use check::{Finding, Weight, check_attachment, look_at_interface};
 pub use counters::{Counters, CpuCounters};
 pub use error::AttachError;
+pub use handover::Handover;
 pub use interface::{AttachedMode, OnInterface, programs_on_interfaces};
 pub use settings::{LivePolicy, Mode, NoSuchChoice, Settings};
 pub use status::{Status, StatusError, status};
 
-use crate::load::{self, Sizes};
-use crate::{OBJECT, missing_capabilities};
+use crate::{host_cpus, link, missing_capabilities};
+use backlogs::Backlogs;
+use generation::{MapFds, Programs, cgroup_root};
 use interface::index_of;
 use maps::{Maps, in_map};
 
@@ -47,13 +50,21 @@ use maps::{Maps, in_map};
 pub struct Attachment {
     settings: Settings,
     index: u32,
+    /// Number of the network namespace of the interface.
+    namespace: u32,
     mode: AttachedMode,
     hears_close: bool,
     maps: Maps,
-    /// Keeps all other programs and their links.
-    _ebpf: Ebpf,
+    /// The programs that this process loaded; none yet while it takes over from another.
+    programs: Option<Programs>,
+    fds: MapFds,
+    backlogs: Backlogs,
+    /// The packed list that queues spread over.
+    list: Vec<CpuId>,
+    /// CPUs of the list of before where packets may wait, and whether they were seen at rest once.
+    pending: Vec<(CpuId, bool)>,
     /// Detaches the interface first.
-    link: Option<FdLink>,
+    link: Option<OwnedFd>,
     swept: usize,
 }
 
@@ -65,20 +76,47 @@ impl Attachment {
     pub fn new(settings: Settings) -> Result<Self, AttachError> {
         check(&settings)?;
         let index = free_interface(&settings.interface)?;
-        let mut ebpf = prepare(&settings)?;
-        load_all(&mut ebpf)?;
-        fill(&mut ebpf, &settings)?;
-        attach_events(&mut ebpf, settings.policy)?;
-        let hears_close = settings.policy == LivePolicy::FlowAware && attach_release(&mut ebpf)?;
-        let maps = Maps::open(|name| take(&mut ebpf, name))?;
-        let (link, mode) = attach_xdp(&mut ebpf, &settings, index)?;
+        Self::begin(settings, index, |programs, settings| attach_xdp(programs, settings, index))
+    }
+
+    /// Begins anew; `attach` puts the program on the interface.
+    fn begin(
+        settings: Settings,
+        index: u32,
+        attach: impl FnOnce(&mut Programs, &Settings) -> Result<(OwnedFd, AttachedMode), AttachError>,
+    ) -> Result<Self, AttachError> {
+        let namespace = namespace_number();
+        let mut programs = Programs::prepare(&settings, namespace, &MapFds::default(), &[])?;
+        let fds = programs.load()?;
+        let [k0, k1] = random()?;
+        let config = Config {
+            hasher: SoftHasher { k0, k1 },
+            tcp_buckets: settings.buckets(),
+            udp_buckets: settings.buckets(),
+            aware: settings.aware,
+        };
+        let list = list_of(settings.policy, &settings.cpus);
+        fds.tell(&config, &list, &[])?;
+        let mut backlogs = Backlogs::new(&fds, Vec::new())?;
+        backlogs.let_in(&mut programs, &settings.cpus, settings.queue_packets)?;
+        if settings.policy != LivePolicy::None {
+            backlogs.hear(&mut programs)?;
+        }
+        let hears_close = programs.hear_sockets(settings.policy)?;
+        let maps = fds.maps()?;
+        let (link, mode) = attach(&mut programs, &settings)?;
         Ok(Self {
             settings,
             index,
+            namespace,
             mode,
             hears_close,
             maps,
-            _ebpf: ebpf,
+            programs: Some(programs),
+            fds,
+            backlogs,
+            list,
+            pending: Vec::new(),
             link: Some(link),
             swept: 0,
         })
@@ -121,10 +159,12 @@ impl Attachment {
     }
 
     /// Does what must be done from time to time, at least once in two minutes: takes flows out that
-    /// nobody has confirmed for long, a part of the tables each time. Returns how many.
+    /// nobody has confirmed for long, a part of the tables each time, and ends what a change has begun.
+    /// Returns how many flows.
     pub fn maintain(&mut self) -> usize {
         /// Buckets a turn: 64 turns for the usual tables.
         const TURN: usize = 1024;
+        self.settle();
         let Some(tables) = self.maps.flows().tables() else { return 0 };
         let now = Epoch::from_ns(monotonic_ns());
         let most = tables.iter().map(|table| table.geometry().buckets()).max().unwrap_or(1);
@@ -133,6 +173,10 @@ impl Attachment {
             tables.map(|table| table.sweep(self.swept % table.geometry().buckets(), count, now));
         self.swept = self.swept.wrapping_add(count);
         removed.iter().sum()
+    }
+
+    fn link(&self) -> BorrowedFd<'_> {
+        self.link.as_ref().expect("taken only when this is dropped").as_fd()
     }
 }
 
@@ -174,189 +218,42 @@ fn free_interface(name: &str) -> Result<u32, AttachError> {
     }
 }
 
-fn prepare(settings: &Settings) -> Result<Ebpf, AttachError> {
-    let sizes = Sizes {
-        buckets: 2 * settings.buckets(),
-        cpus: settings.cpus.last().map(|cpu| u32::from(cpu.0) + 1),
-        sockets: Some(2 * settings.table_entries.max(512)),
-    };
-    let namespace = if settings.all_namespaces { 0 } else { namespace_number() };
-    let prepared = load::prepare(OBJECT, sizes, load::offsets()?, namespace);
-    prepared.map_err(|error| AttachError::Object(Box::new(error)))
-}
-
-/// Loads the programs of an attachment into the kernel.
-fn load_all(ebpf: &mut Ebpf) -> Result<(), AttachError> {
-    let btf = aya::Btf::from_sys_fs()?;
-    let events = program::EVENTS.map(|(name, _)| name);
-    for name in [program::STEER, program::TAKEN, program::RELEASED].into_iter().chain(events) {
-        load::load(of_name(ebpf, name), name, Some(&btf)).map_err(|source| AttachError::Load {
-            name: name.to_owned(),
-            source: Box::new(source),
-        })?;
-    }
-    Ok(())
-}
-
-/// Writes the settings and the CPUs into the maps.
-fn fill(ebpf: &mut Ebpf, settings: &Settings) -> Result<(), AttachError> {
-    let [k0, k1] = random()?;
-    let config = Config {
-        hasher: SoftHasher { k0, k1 },
-        tcp_buckets: settings.buckets(),
-        udp_buckets: settings.buckets(),
-        aware: settings.aware,
-    };
-    set(ebpf, map::CONFIG, 0, config.to_words())?;
-
-    let mut mask = [0u16; 2 + MAX_CPUS];
-    if settings.policy != LivePolicy::None {
-        mask[0] = settings.cpus.count() as u16;
-        for (place, cpu) in mask[2..].iter_mut().zip(settings.cpus.iter()) {
-            *place = cpu.0;
-        }
-    }
-    for queue in 0..MAX_QUEUES {
-        set(ebpf, map::QUEUES, queue, mask)?;
-    }
-
-    let taken = fd(ebpf, program::TAKEN).map_err(in_map(map::CPUS))?;
-    let cpus = ebpf.map_mut(map::CPUS).ok_or_else(|| no_map(map::CPUS))?;
-    let mut cpus = CpuMap::try_from(cpus).map_err(in_map(map::CPUS))?;
-    for cpu in settings.cpus.iter() {
-        let entry = cpus.set(u32::from(cpu.0), settings.queue_packets, Some(&taken), 0);
-        entry.map_err(in_map(map::CPUS))?;
-    }
-    for cpu in settings.cpus.iter() {
-        let mut state = [0u64; cpu_state::WORDS];
-        state[cpu_state::ONLINE] = 1;
-        set(ebpf, map::CPU_STATES, u32::from(cpu.0), state)?;
-    }
-    let id = match ebpf.map(map::CPUS) {
-        Some(aya::maps::Map::CpuMap(data)) => data.info().map_err(in_map(map::CPUS))?.id(),
-        _ => return Err(no_map(map::CPUS)),
-    };
-    set(ebpf, map::IDS, 0, id)
-}
-
-/// Attaches the programs on tracepoints that the policy needs.
-fn attach_events(ebpf: &mut Ebpf, policy: LivePolicy) -> Result<(), AttachError> {
-    let count = match policy {
-        LivePolicy::FlowAware => program::EVENTS.len(),
-        LivePolicy::Rps => program::BACKLOG_EVENTS,
-        LivePolicy::None => 0,
-    };
-    for (name, event) in &program::EVENTS[..count] {
-        let attached = match of_name(ebpf, name) {
-            Program::BtfTracePoint(program) => program.attach().map(drop),
-            _ => Err(ProgramError::UnexpectedProgramType),
-        };
-        attached.map_err(|source| AttachError::Event {
-            name,
-            place: format!("the tracepoint {event}"),
-            source: Box::new(source),
-        })?;
-    }
-    Ok(())
-}
-
-/// Attaches the program that hears of closed sockets; `false` if there is no cgroup to attach it to.
-fn attach_release(ebpf: &mut Ebpf) -> Result<bool, AttachError> {
-    let Some(root) = cgroup_root() else { return Ok(false) };
-    let failed = |source: Box<dyn std::error::Error + Send + Sync>| AttachError::Event {
-        name: program::RELEASED,
-        place: format!("the cgroup {}", root.display()),
-        source,
-    };
-    let cgroup = File::open(&root).map_err(|error| failed(Box::new(error)))?;
-    let attached = match of_name(ebpf, program::RELEASED) {
-        // A link takes no mode, and is always one of several.
-        Program::CgroupSock(program) => program.attach(cgroup, CgroupAttachMode::Single).map(drop),
-        _ => Err(ProgramError::UnexpectedProgramType),
-    };
-    attached.map_err(|error| failed(Box::new(error)))?;
-    Ok(true)
-}
-
 /// Attaches the program that steers, in the first of the modes that the interface takes.
 fn attach_xdp(
-    ebpf: &mut Ebpf,
+    programs: &mut Programs,
     settings: &Settings,
     index: u32,
-) -> Result<(FdLink, AttachedMode), AttachError> {
-    const NATIVE: (XdpMode, AttachedMode) = (XdpMode::Driver, AttachedMode::Native);
-    const SKB: (XdpMode, AttachedMode) = (XdpMode::Skb, AttachedMode::Skb);
-    let modes = match settings.mode {
-        Mode::Auto => vec![NATIVE, SKB],
-        Mode::Native => vec![NATIVE],
-        Mode::Skb => vec![SKB],
-    };
-    let mut said = Err(AttachError::NoLinks);
-    for (flags, mode) in modes {
-        let Program::Xdp(program) = of_name(ebpf, program::STEER) else { continue };
-        match program.attach_to_if_index(index, flags) {
-            Ok(id) => {
-                let link = program.take_link(id).map_err(|_| AttachError::NoLinks)?;
-                let link = FdLink::try_from(link).map_err(|_| AttachError::NoLinks)?;
-                return Ok((link, mode));
-            }
+) -> Result<(OwnedFd, AttachedMode), AttachError> {
+    if KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(5, 9, 0)) {
+        return Err(AttachError::NoLinks);
+    }
+    let program = programs.fd(program::STEER).map_err(in_map(program::STEER))?;
+    let mut said = AttachError::NoLinks;
+    for mode in [AttachedMode::Native, AttachedMode::Skb] {
+        if !settings.mode.allows(mode) {
+            continue;
+        }
+        let is_native = mode == AttachedMode::Native;
+        match link::attach_xdp(&program, index, is_native) {
+            Ok(link) => return Ok((link, mode)),
             Err(error) => {
-                let said_now = match &error {
-                    ProgramError::SyscallError(error) => {
-                        io::Error::from_raw_os_error(error.io_error.raw_os_error().unwrap_or(0))
-                    }
-                    other => io::Error::other(other.to_string()),
-                };
                 let interface = settings.interface.clone();
-                let name = if mode == AttachedMode::Native { "native" } else { "skb" };
-                said = Err(AttachError::Attach { interface, mode: name, said: said_now });
+                let mode = if is_native { "native" } else { "skb" };
+                said = AttachError::Attach { interface, mode, said: error };
             }
         }
     }
-    said
+    Err(said)
 }
 
-/// Returns a program of the object.
-fn of_name<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut Program {
-    ebpf.program_mut(name).expect("the object of this crate has this program")
+/// Returns the packed list of CPUs that all queues spread over.
+fn list_of(policy: LivePolicy, cpus: &CpuSet) -> Vec<CpuId> {
+    if policy == LivePolicy::None { Vec::new() } else { cpus.iter().collect() }
 }
 
-fn fd(ebpf: &mut Ebpf, name: &str) -> Result<ProgramFd, ProgramError> {
-    of_name(ebpf, name).fd()?.try_clone().map_err(ProgramError::IOError)
-}
-
-fn set<V: aya::Pod>(
-    ebpf: &mut Ebpf,
-    name: &'static str,
-    index: u32,
-    value: V,
-) -> Result<(), AttachError> {
-    let map = ebpf.map_mut(name).ok_or_else(|| no_map(name))?;
-    let mut array: Array<_, V> = Array::try_from(map).map_err(in_map(name))?;
-    array.set(index, value, 0).map_err(in_map(name))
-}
-
-/// Takes a map out of the object, which does not need it any more: the programs hold it.
-fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<MapData, AttachError> {
-    use aya::maps::Map;
-    match ebpf.take_map(name) {
-        Some(Map::Array(data) | Map::PerCpuArray(data)) => Ok(data),
-        _ => Err(no_map(name)),
-    }
-}
-
-fn no_map(name: &'static str) -> AttachError {
-    in_map(name)(io::Error::from(io::ErrorKind::NotFound))
-}
-
-/// Returns the root of the cgroup hierarchy of version 2, if it is mounted.
-fn cgroup_root() -> Option<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    mounts.lines().find_map(|line| {
-        let mut words = line.split(' ');
-        let (_, place, kind) = (words.next()?, words.next()?, words.next()?);
-        (kind == "cgroup2").then(|| PathBuf::from(place))
-    })
+/// Returns the CPUs that are online; those that were asked for if the kernel does not list them.
+fn online_cpus(asked: &CpuSet) -> CpuSet {
+    host_cpus().map_or(*asked, |host| host.online)
 }
 
 /// Returns the number of the network namespace of the calling thread; 0 if it is not told.
@@ -376,7 +273,7 @@ fn monotonic_ns() -> u64 {
     time.as_nanos() as u64
 }
 
-/// Returns the CPUs of the mask of a queue, as [`fill`] writes it.
+/// Returns the CPUs of the mask of a queue, as it stands in the map.
 fn cpus_of(mask: &[u16; 2 + MAX_CPUS]) -> Vec<CpuId> {
     mask[2..].iter().take(usize::from(mask[0])).map(|cpu| CpuId(*cpu)).collect()
 }

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use rxsteer_core::CpuSet;
 use rxsteer_core::steer::Aware;
 
+use super::AttachedMode;
+
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {
@@ -42,6 +44,17 @@ impl fmt::Display for NoSuchChoice {
 }
 
 impl std::error::Error for NoSuchChoice {}
+
+impl Mode {
+    /// Returns whether this is a way to be attached that was asked for.
+    pub(super) const fn allows(self, mode: AttachedMode) -> bool {
+        match self {
+            Self::Auto => matches!(mode, AttachedMode::Native | AttachedMode::Skb),
+            Self::Native => matches!(mode, AttachedMode::Native),
+            Self::Skb => matches!(mode, AttachedMode::Skb),
+        }
+    }
+}
 
 impl FromStr for Mode {
     type Err = NoSuchChoice;

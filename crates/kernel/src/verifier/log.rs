@@ -2,14 +2,15 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use aya_obj::ProgramSection;
 use aya_obj::btf::{Btf, BtfKind};
-use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type};
+use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_insn, bpf_prog_type};
 use rxsteer_ebpf::program;
 
 use super::VerifyError;
+use crate::link;
 
 /// Log level of `BPF_PROG_LOAD`: counts only.
 const LOG_STATS: u32 = 4;
@@ -92,9 +93,7 @@ fn prog_load(
     log_level: u32,
     log: &mut [u8],
 ) -> io::Result<OwnedFd> {
-    // SAFETY: the union is plain integers, for which all zeroes is a value; the kernel wants the
-    // fields it is not told about to be zero.
-    let mut attr: bpf_attr = unsafe { std::mem::zeroed() };
+    let mut attr = link::empty();
     // SAFETY: BPF_PROG_LOAD uses this member of the union, and every bit pattern is valid for it.
     let load = unsafe { &mut attr.__bindgen_anon_3 };
     load.prog_type = kind.program as u32;
@@ -106,20 +105,7 @@ fn prog_load(
     load.log_level = log_level;
     load.log_buf = log.as_mut_ptr() as u64;
     load.log_size = log.len() as u32;
-    // SAFETY: the kernel reads `size_of::<bpf_attr>()` bytes of `attr`, the instructions and the
-    // licence, and writes at most `log_size` bytes of `log`; all outlive the call.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            bpf_cmd::BPF_PROG_LOAD as libc::c_int,
-            &raw mut attr,
-            size_of::<bpf_attr>(),
-        )
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let fd = i32::try_from(fd).expect("a descriptor fits in a C int");
-    // SAFETY: the kernel just handed this descriptor to us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    // SAFETY: the instructions, the licence and the log, of which at most `log_size` bytes are written,
+    // outlive the call.
+    unsafe { link::bpf_new(bpf_cmd::BPF_PROG_LOAD, &mut attr) }
 }

@@ -5,9 +5,12 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
+use rxsteer_core::steer::Reason;
 use rxsteer_core::{CpuId, CpuSet};
-use rxsteer_kernel::{Attachment, Settings, missing_capabilities};
+use rxsteer_kernel::{Attachment, Counters, Settings, missing_capabilities};
 use rxsteer_testbed::{Pair, PairSpec, Testbed, TestbedError, allowed_cpus};
+
+pub(crate) mod load;
 
 /// How long a test waits for what must come.
 pub(crate) const WAIT: Duration = Duration::from_secs(10);
@@ -133,4 +136,31 @@ pub(crate) fn until<T: std::fmt::Debug>(
         assert!(Instant::now() < end, "it stays {seen:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Every packet has one reason, and what was sent to a CPU is there, or is lost by name.
+pub(crate) fn assert_sums(counters: &Counters) {
+    let steered: u64 = Reason::ALL
+        .into_iter()
+        .filter(|reason| !matches!(reason, Reason::Local | Reason::Shed))
+        .map(|reason| counters.reason(reason))
+        .sum();
+    let taken: u64 = counters.cpus.iter().map(|(_, cpu)| cpu.taken).sum();
+    let lost: u64 = counters.cpus.iter().map(|(_, cpu)| cpu.lost_full + cpu.lost_refused).sum();
+    assert_eq!(steered, taken + lost, "{counters:?}");
+    let arrived: u64 = counters.arrived.iter().map(|(_, count)| count).sum();
+    assert_eq!(arrived, counters.seen(), "{counters:?}");
+}
+
+/// Waits until no packet is on its way, and returns what was counted.
+pub(crate) fn settled(rig: &Rig) -> Counters {
+    settled_of(&rig.attachment)
+}
+
+/// The same, without a rig.
+pub(crate) fn settled_of(attachment: &Attachment) -> Counters {
+    until(
+        || attachment.counters().unwrap(),
+        |counters| counters.cpus.iter().all(|(_, cpu)| cpu.waiting() == 0),
+    )
 }

@@ -1,0 +1,60 @@
+//! Which CPUs take packets as CPUs come, go, and are asked for.
+
+use rxsteer_core::CpuSet;
+
+/// What changes when the CPUs that take packets become others.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Turnover {
+    /// CPUs that begin to take packets.
+    pub(super) come: CpuSet,
+    /// CPUs that work off what waits there and then take none.
+    pub(super) leave: CpuSet,
+    /// CPUs that run no more: nothing of them can be waited for.
+    pub(super) gone: CpuSet,
+}
+
+/// Returns which of the CPUs that were asked for can take packets while these are online.
+///
+/// If none is left, none takes packets: they stay where they come in.
+pub(super) fn usable(asked: &CpuSet, online: &CpuSet) -> CpuSet {
+    asked.intersection(online)
+}
+
+/// Returns the way from the CPUs that take packets now to those that shall.
+pub(super) fn turnover(now: &CpuSet, then: &CpuSet, online: &CpuSet) -> Turnover {
+    let no_more = now.difference(then);
+    let gone = no_more.difference(online);
+    Turnover { come: then.difference(now), leave: no_more.difference(&gone), gone }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(list: &str) -> CpuSet {
+        CpuSet::from_list(list).unwrap()
+    }
+
+    #[test]
+    fn a_cpu_that_goes_offline_is_taken_out_and_comes_back_with_it() {
+        let asked = set("0-3");
+        let without = usable(&asked, &set("0,2-7"));
+        assert_eq!(without, set("0,2-3"));
+        let out = turnover(&asked, &without, &set("0,2-7"));
+        assert_eq!((out.come, out.leave, out.gone), (CpuSet::EMPTY, CpuSet::EMPTY, set("1")));
+        let again = usable(&asked, &set("0-7"));
+        let back = turnover(&without, &again, &set("0-7"));
+        assert_eq!((back.come, back.leave, back.gone), (set("1"), CpuSet::EMPTY, CpuSet::EMPTY));
+    }
+
+    #[test]
+    fn a_cpu_that_is_no_more_asked_for_is_waited_for() {
+        let other = turnover(&set("0-1"), &set("1-2"), &set("0-3"));
+        assert_eq!((other.come, other.leave, other.gone), (set("2"), set("0"), CpuSet::EMPTY));
+    }
+
+    #[test]
+    fn without_any_cpu_none_takes_packets() {
+        assert!(usable(&set("4-5"), &set("0-3")).is_empty());
+    }
+}
