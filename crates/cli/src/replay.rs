@@ -1,5 +1,7 @@
 //! The verb `replay`.
 
+mod decisions;
+
 use std::fs::File;
 use std::io::{Read as _, Write};
 use std::ops::ControlFlow;
@@ -15,6 +17,7 @@ use rxsteer_lab::replay::{Replay, ReplayOptions};
 use rxsteer_lab::report::Report;
 use rxsteer_lab::rss::Rss;
 
+use self::decisions::Decisions;
 use crate::args::Format;
 use crate::args::checked::{self, HostChoice, Inputs, UsageError};
 use crate::terminal::Terminal;
@@ -37,7 +40,10 @@ pub fn run(asked: &checked::Replay, terminal: &Terminal) -> anyhow::Result<Exit>
             files.iter().map(|file| file.display().to_string()).collect(),
         ),
     };
-    let replay = Replay::new(host, options(asked, scenario))?;
+    let decisions = asked.decisions.as_deref().map(Decisions::create).transpose()?;
+    let mut options = options(asked, scenario);
+    options.observer = decisions.as_ref().map(Decisions::observer);
+    let replay = Replay::new(host, options)?;
     let mut progress = terminal.progress(captures.total_bytes());
     let interrupted = interrupt::watch();
     let result = replay.run(&mut captures, &files, &mut |so_far| {
@@ -49,6 +55,9 @@ pub fn run(asked: &checked::Replay, terminal: &Terminal) -> anyhow::Result<Exit>
     });
     drop(progress);
     let report = result?;
+    if let Some(decisions) = decisions {
+        decisions.finish()?;
+    }
     show(&report, asked, terminal)?;
     for note in &report.input.notes {
         if note.code == "damaged" {

@@ -57,6 +57,34 @@ fn the_same_input_and_seed_give_the_same_bytes_in_every_form() {
 }
 
 #[test]
+fn decisions_are_a_line_each_and_add_up_to_the_report() {
+    let dir = scratch("replay_decisions");
+    let said = rxsteer_in(&dir, &["replay", "-j", "--decisions", "all.csv"], &[]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let text = std::fs::read_to_string(dir.join("all.csv")).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("packet,policy,time_ns,arrived_on,cpu,reason"));
+    let mut counted = BTreeMap::<(&str, &str), u64>::new();
+    for line in lines {
+        let words: Vec<_> = line.split(',').collect();
+        assert_eq!(words.len(), 6, "{line}");
+        assert!(words[0].parse::<u64>().unwrap() > 0 && words[4].parse::<u16>().is_ok(), "{line}");
+        *counted.entry((words[1], words[5])).or_default() += 1;
+    }
+    for name in ["none", "rps", "rfs", "flow-aware"] {
+        for (reason, by_class) in policy(&report, name)["reasons"].as_object().unwrap() {
+            let key = (name, reason.replace('_', "-"));
+            let lines = counted.get(&(key.0, key.1.as_str())).copied().unwrap_or(0);
+            assert_eq!(lines, sum(by_class), "{key:?}");
+        }
+    }
+    let said = rxsteer_in(&dir, &["replay", "--decisions", "no/such/place.csv"], &[]);
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("no/such/place.csv: cannot write"), "{}", said.err);
+}
+
+#[test]
 fn every_packet_has_one_reason_and_one_end_under_every_policy() {
     let report = json("replay --json");
     assert_eq!(report["schema_version"], 1);

@@ -142,6 +142,8 @@ pub struct Replay {
     pub pretty: bool,
     /// The page with plots.
     pub html: Option<PathBuf>,
+    /// The file of decisions.
+    pub decisions: Option<PathBuf>,
 }
 
 /// What `flows` does.
@@ -209,6 +211,7 @@ impl TryFrom<&ReplayArgs> for Replay {
             form: args.output.form(),
             pretty: args.output.pretty,
             html: args.html.clone(),
+            decisions: args.decisions.clone(),
         })
     }
 }

@@ -220,6 +220,10 @@ pub struct ReplayArgs {
     /// Write a page with plots to this file; - prints it instead of the text
     #[arg(long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
+    /// Write a line for each decision of each policy to this file, as CSV: number of the packet, policy,
+    /// time since the first packet, CPU that took it, CPU that was chosen, reason
+    #[arg(long, value_name = "FILE", help_heading = "Output", value_hint = ValueHint::FilePath)]
+    pub decisions: Option<PathBuf>,
 }
 
 /// How to print a result.

@@ -88,9 +88,11 @@ impl Attachment {
         let namespace = namespace_number();
         let mut programs = Programs::prepare(&settings, namespace, &MapFds::default(), &[])?;
         let fds = programs.load()?;
-        let [k0, k1] = random()?;
         let config = Config {
-            hasher: SoftHasher { k0, k1 },
+            hasher: match settings.hasher {
+                Some(hasher) => hasher,
+                None => random()?,
+            },
             tcp_buckets: settings.buckets(),
             udp_buckets: settings.buckets(),
             aware: settings.aware,
@@ -261,9 +263,9 @@ fn namespace_number() -> u32 {
     std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |about| about.st_ino() as u32)
 }
 
-fn random() -> Result<[u64; 2], AttachError> {
+fn random() -> Result<SoftHasher, AttachError> {
     let word = || getrandom::u64().map_err(|error| AttachError::Random(error.into()));
-    Ok([word()?, word()?])
+    Ok(SoftHasher { k0: word()?, k1: word()? })
 }
 
 /// Returns the clock that the programs read.

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use rxsteer_core::CpuSet;
+use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::steer::Aware;
 
 use super::AttachedMode;
@@ -110,6 +111,10 @@ pub struct Settings {
     pub aware: Aware,
     /// Hear sockets of all network namespaces, not only of the interface's.
     pub all_namespaces: bool,
+    /// Key of the flow hash; `None` for a random one, as it should be. A key that senders can guess
+    /// lets them choose the CPU that they load; a replay that predicts this run has to know it. A change
+    /// keeps the key that there is.
+    pub hasher: Option<SoftHasher>,
 }
 
 impl Settings {
@@ -129,6 +134,7 @@ impl Settings {
             queue_packets: Self::QUEUE_PACKETS,
             aware: Aware::default(),
             all_namespaces: false,
+            hasher: None,
         }
     }
 

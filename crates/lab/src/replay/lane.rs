@@ -9,6 +9,7 @@ use rxsteer_core::{CpuId, QueueId};
 use rxsteer_engine::Reading;
 use rxsteer_engine::virtual_time::{AtOnce, CpuLoad, View, VirtualTime};
 
+use super::decisions::Observer;
 use super::item::{Item, Timed};
 use super::job::Job;
 use super::ledger::Ledger;
@@ -119,6 +120,7 @@ pub(super) struct Lane<S> {
     pub(super) ledger: Ledger,
     pub(super) host: Arc<Host>,
     pub(super) events: Arc<[Event]>,
+    pub(super) observer: Option<Observer>,
 }
 
 impl<S: Executor + Send> Run for Lane<S> {
@@ -146,15 +148,25 @@ impl<S: Executor + Send> Run for Lane<S> {
                 Item::Event(number) => self.event(number as usize, timed.ns),
             }
         }
+        self.tell();
     }
 
     fn finish(mut self: Box<Self>, span_ns: u64) -> PolicyReport {
         let end_ns = self.executor.drain(&mut self.ledger).max(span_ns);
+        self.tell();
         self.ledger.report(&self.executor.loads(), end_ns)
     }
 }
 
 impl<S: Executor> Lane<S> {
+    /// Tells the observer of the decisions since the last time.
+    fn tell(&mut self) {
+        if let Some(observer) = &self.observer {
+            let kind = self.ledger.kind;
+            self.ledger.drain_decisions(|chosen| observer.tell(kind, chosen));
+        }
+    }
+
     fn event(&mut self, number: usize, now_ns: u64) {
         let events = Arc::clone(&self.events);
         match &events[number].change {

@@ -23,6 +23,7 @@ use rxsteer_engine::gro::Checksum;
 use rxsteer_engine::overload::Control;
 use rxsteer_engine::{At, Choice, Cpus, Drop, Read, ReaderId, Reading, Segment, Stages, Train};
 
+use super::decisions::Chosen;
 use super::job::{FlowRef, Job};
 use super::readers::{Distance, Message, Readers};
 use super::tables::PolicyTables;
@@ -46,6 +47,8 @@ pub(super) struct Ledger {
     control: Option<Control>,
     /// Flows whose packets ended, and when, where a workload waits for that.
     ends: Option<Vec<Ended>>,
+    /// Decisions, where somebody wants each.
+    decisions: Option<Vec<Chosen>>,
     now_ns: u64,
     /// When the run is over, where that is known beforehand: what is read later is late.
     end_ns: u64,
@@ -74,6 +77,7 @@ impl Ledger {
                 .then(|| host.overload.map(|means| control(host, means)))
                 .flatten(),
             ends: None,
+            decisions: None,
             now_ns: 0,
             end_ns: u64::MAX,
             costs: host.costs,
@@ -106,6 +110,19 @@ impl Ledger {
         if epoch != self.epoch {
             self.epoch = epoch;
             self.tables.sweep(epoch);
+        }
+    }
+
+    /// Keeps decisions from now on.
+    pub(super) fn keep_decisions(&mut self) {
+        self.decisions = Some(Vec::new());
+    }
+
+    /// Hands out the decisions since the last time.
+    pub(super) fn drain_decisions(&mut self, take: impl FnOnce(&[Chosen])) {
+        if let Some(decisions) = &mut self.decisions {
+            take(decisions);
+            decisions.clear();
         }
     }
 }
@@ -184,6 +201,16 @@ impl Stages for Ledger {
             }
         }
         let choice = Choice { decision, cost_ns };
+        if let Some(decisions) = &mut self.decisions {
+            decisions.push(Chosen {
+                number: job.number,
+                arrived_ns: job.arrived_ns,
+                arrived_on: on,
+                cpu: decision.cpu,
+                reason: decision.reason,
+                again,
+            });
+        }
         let shed = decision.reason == Reason::Shed;
         if !shed {
             self.follow(job, &choice, cpus);

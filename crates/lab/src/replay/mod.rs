@@ -12,6 +12,7 @@
 //! on the length of the capture.
 //! Elsewhere: reading captures ([`crate::capture`]), showing reports (the command line).
 
+mod decisions;
 mod error;
 mod findings;
 mod flows;
@@ -37,6 +38,7 @@ use rxsteer_core::hash::ToeplitzKey;
 use rxsteer_core::steer::PolicyKind;
 use rxsteer_engine::virtual_time::{AtOnce, VirtualTime};
 
+pub use decisions::{Chosen, Observer};
 pub use error::ReplayError;
 pub use local::LocalRule;
 pub use options::{ReplayOptions, ServiceKind, hasher};
@@ -101,14 +103,16 @@ impl Replay {
         let events: Arc<[Event]> = options.scenario.events.clone().into();
         let mut lanes: Vec<Box<dyn Run>> = Vec::new();
         for policy in &options.policies {
-            lanes.push(lane(*policy, &host, &options, options.service, &events));
+            let observer = options.observer.clone();
+            lanes.push(lane(*policy, &host, &options, options.service, &events, observer));
         }
         for entries in &options.sweep_table_entries {
             let mut sized = Host::clone(&host);
             sized.set_tables(TableSizes::for_entries(*entries)?);
             let sized = Arc::new(sized);
             for policy in options.policies.iter().filter(|p| p.follows()) {
-                lanes.push(lane(*policy, &sized, &options, ServiceKind::Instant, &events));
+                let service = ServiceKind::Instant;
+                lanes.push(lane(*policy, &sized, &options, service, &events, None));
             }
         }
         Ok(Self {
@@ -281,8 +285,12 @@ fn lane(
     options: &ReplayOptions,
     service: ServiceKind,
     events: &Arc<[Event]>,
+    observer: Option<Observer>,
 ) -> Box<dyn Run> {
-    let ledger = Ledger::new(policy, host, options.kernel, options.drain);
+    let mut ledger = Ledger::new(policy, host, options.kernel, options.drain);
+    if observer.is_some() {
+        ledger.keep_decisions();
+    }
     let (host, events) = (Arc::clone(host), Arc::clone(events));
     match service {
         ServiceKind::Engine => {
@@ -290,11 +298,11 @@ fn lane(
             let govern = ledger.govern().or(settings.govern);
             let settings = crate::host::Settings { govern, ..settings };
             let executor = VirtualTime::new(&host.topology(), &settings, &host.costs);
-            Box::new(Lane { executor, ledger, host, events })
+            Box::new(Lane { executor, ledger, host, events, observer })
         }
         ServiceKind::Instant => {
             let executor = AtOnce::new(&host.topology());
-            Box::new(Lane { executor, ledger, host, events })
+            Box::new(Lane { executor, ledger, host, events, observer })
         }
     }
 }

@@ -4,6 +4,7 @@ use rxsteer_core::dissect::{Mode, VlanHash};
 use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::steer::{KernelVersion, PolicyKind};
 
+use super::decisions::Observer;
 use super::local::LocalRule;
 use crate::consumer::Scenario;
 
@@ -67,6 +68,8 @@ pub struct ReplayOptions {
     pub socket_limit: usize,
     /// Threads for the policies besides the one that reads; 0 for none. The result is the same.
     pub threads: usize,
+    /// Who is told of every decision.
+    pub observer: Option<Observer>,
 }
 
 impl ReplayOptions {
@@ -99,6 +102,7 @@ impl Default for ReplayOptions {
             flow_limit: 1 << 18,
             socket_limit: 1 << 18,
             threads: 0,
+            observer: None,
         }
     }
 }

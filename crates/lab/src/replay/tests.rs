@@ -60,6 +60,53 @@ fn the_books_of_the_sample_balance_under_every_policy() {
 }
 
 #[test]
+fn every_decision_is_told_once_and_their_sums_are_those_of_the_report() {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+    type Told = BTreeMap<PolicyKind, Vec<Chosen>>;
+    for threads in [0, 2] {
+        let told: Arc<Mutex<Told>> = Arc::default();
+        let into = Arc::clone(&told);
+        let observer = Observer::new(move |policy, chosen| {
+            into.lock().unwrap().entry(policy).or_default().extend_from_slice(chosen);
+        });
+        let options = ReplayOptions {
+            threads,
+            sweep_table_entries: vec![64],
+            observer: Some(observer),
+            ..ReplayOptions::default()
+        };
+        let report = sample_report(options);
+        let told = told.lock().unwrap();
+        assert_eq!(told.len(), PolicyKind::ALL.len());
+        for policy in &report.policies {
+            let chosen = &told[&policy.policy.parse().unwrap()];
+            let mut by = crate::report::ByReason::default();
+            let mut to = BTreeMap::<u16, u64>::new();
+            for one in chosen {
+                by.of(one.reason).other += u64::from(!one.again);
+                *to.entry(one.cpu.0).or_default() += 1;
+            }
+            let reasons = policy.reasons;
+            assert_eq!(by.total(), reasons.total(), "{}", policy.policy);
+            for reason in rxsteer_core::steer::Reason::ALL {
+                let (mut said, mut summed) = (reasons, by);
+                let (said, summed) = (said.of(reason).total(), summed.of(reason).total());
+                assert_eq!(said, summed, "{} {reason:?}", policy.policy);
+            }
+            // No packet is lost on the way in the sample, so each was processed where it was sent.
+            for cpu in &policy.cpus {
+                let to = to.get(&cpu.cpu).copied().unwrap_or(0);
+                assert_eq!(cpu.processed, to, "{} {}", policy.policy, cpu.cpu);
+            }
+            let numbers: std::collections::BTreeSet<u64> =
+                chosen.iter().map(|one| one.number).collect();
+            assert_eq!(numbers.len(), chosen.len(), "{}", policy.policy);
+        }
+    }
+}
+
+#[test]
 fn the_same_input_gives_the_same_bytes_with_any_number_of_threads() {
     let json = |threads| {
         let sweep_table_entries = vec![64, 1024];
