@@ -55,6 +55,9 @@ pub enum BenchError {
     /// Told to end too early for a result.
     #[error("stopped before {0}")]
     Stopped(&'static str),
+    /// Steering cannot be attached to the receiving end.
+    #[error("cannot attach rxsteer to the receiving end: {0}")]
+    Attach(#[from] rxsteer_kernel::AttachError),
     /// A capture cannot be read.
     #[error(transparent)]
     Capture(#[from] rxsteer_lab::capture::CaptureError),

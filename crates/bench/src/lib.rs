@@ -12,6 +12,7 @@ mod calibrate;
 mod compare;
 mod error;
 mod facts;
+mod mixed;
 mod permit;
 mod rate;
 mod rr;
@@ -24,10 +25,12 @@ mod words;
 
 pub use calibrate::{CalibrateReport, Cost, Wake, calibrate};
 pub use compare::{
-    CompareReport, CompareSpec, Metric, Ratio, Setup, SetupReport, Spread, Workload, compare,
+    Attached, AttachedRun, CompareReport, CompareSpec, Load, Metric, OverloadSpec, Ratio, Setup,
+    SetupReport, Spread, Workload, compare,
 };
 pub use error::BenchError;
 pub use facts::HostFacts;
+pub use mixed::{MixedReport, MixedSpec, mix_in};
 pub use permit::Permit;
 pub use rate::Bucket;
 pub use rr::{

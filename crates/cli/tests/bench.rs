@@ -143,6 +143,89 @@ fn compare_measures_against_the_first_setup() {
 }
 
 #[test]
+fn compare_attaches_rxsteer_for_its_runs_and_tells_what_it_counted() {
+    if is_skipped("compare_attaches_rxsteer_for_its_runs_and_tells_what_it_counted") {
+        return;
+    }
+    let line = "bench compare rr --setups none,rxsteer --repeats 2 -c 200 --json -q";
+    let value = json(&rxsteer(line));
+    let setup = &value["result"]["setups"][1];
+    assert_eq!(setup["setup"], "rxsteer");
+    let runs = setup["attached"]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let reasons = run["reasons"].as_object().unwrap().values();
+        let sum: u64 = reasons.map(|count| count.as_u64().unwrap()).sum();
+        // One request each, and one that was asked when the run ended.
+        assert!(sum >= 200 && run["seen"] == sum, "{run}");
+    }
+    let line =
+        "bench compare sink --setups none,rxsteer --repeats 1 -d 0.2 --rate 5k --overload 1,2";
+    let text = rxsteer(line);
+    assert_eq!(text.code, 0, "{text:?}");
+    for words in ["1 x is 5,000 packets/s", "at 2 x, 10,000 packets/s", "  attached: ", "unequal: "]
+    {
+        assert!(text.out.contains(words), "{words}: {text:?}");
+    }
+    let line = "bench compare mixed --protocol tcp --flows 4 --setups rxsteer --repeats 1 -d 0.2 \
+                --flood 10k";
+    let text = rxsteer(line);
+    assert_eq!(text.code, 0, "{text:?}");
+    assert!(text.out.contains("flood read") && text.out.contains("hit rate of TCP"), "{text:?}");
+}
+
+/// Returns what `rxsteer status` says in namespaces that are kept open, all together.
+fn status_in(namespaces: &[std::fs::File]) -> String {
+    use std::os::fd::AsRawFd as _;
+    let mut said = String::new();
+    for namespace in namespaces {
+        let place = format!("--net=/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd());
+        let run = Command::new("nsenter")
+            .args([&place, env!("CARGO_BIN_EXE_rxsteer"), "status", "--json"])
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{run:?}");
+        said += &String::from_utf8(run.stdout).unwrap();
+    }
+    said
+}
+
+#[test]
+fn what_compare_attached_goes_with_an_interrupt_and_with_a_kill() {
+    if is_skipped("what_compare_attached_goes_with_an_interrupt_and_with_a_kill") {
+        return;
+    }
+    for signal in ["-INT", "-KILL"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rxsteer"))
+            .args(["bench", "compare", "rr", "--setups", "rxsteer", "-d", "60"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let open = |name: &String| std::fs::File::open(format!("/run/netns/{name}")).ok();
+        // Kept open, both stay to be looked into, whoever removes their names.
+        let kept: Vec<_> = loop {
+            let kept: Vec<_> = namespaces_of(pid).iter().filter_map(open).collect();
+            if kept.len() == 2 && status_in(&kept).contains("\"rx0\"") {
+                break kept;
+            }
+            assert!(Instant::now() < deadline, "{signal}: never attached");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let killed = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
+        assert!(killed.success());
+        child.wait().unwrap();
+        while status_in(&kept).contains("\"rx0\"") {
+            assert!(Instant::now() < deadline, "{signal}: still attached");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(rxsteer("bench restore").code, 0);
+    }
+}
+
+#[test]
 fn calibrate_writes_a_host_file_that_the_lab_takes() {
     if is_skipped("calibrate_writes_a_host_file_that_the_lab_takes") {
         return;
@@ -403,7 +486,15 @@ fn without_privileges_it_says_which_are_missing() {
 
 #[test]
 fn wrong_usage_is_2() {
-    for line in ["bench gen --rate -5", "bench sink --call read", "bench rr --flows 0", "bench x"] {
+    for line in [
+        "bench gen --rate -5",
+        "bench sink --call read",
+        "bench rr --flows 0",
+        "bench x",
+        "bench compare sink --overload 0",
+        "bench compare mixed --flood 1x",
+        "bench compare rr --setups rxsteer --source-offloads tx-checksum",
+    ] {
         let said = rxsteer(line);
         assert_eq!(said.code, 2, "{line}: {said:?}");
     }

@@ -5,10 +5,14 @@
 //! same repeat, and the median of these ratios is what it is worth.
 //!
 //! Always true: every setting is put back after each run, and is in a journal before it is made.
-//! Elsewhere: medians and spreads ([`stats`]); what a set-up sets ([`setup`]).
+//! Elsewhere: medians and spreads ([`stats`]); what a set-up sets ([`setup`]) or attaches
+//! ([`steered`]); one run ([`figures`]).
 
+mod figures;
+mod overload;
 mod setup;
 mod stats;
+mod steered;
 
 use std::time::Duration;
 
@@ -16,29 +20,36 @@ use rxsteer_core::CpuSet;
 use rxsteer_testbed::{Change, CpuTimes, Pair, Settings, softirq_now};
 use serde::Serialize;
 
+pub use overload::{Load, OverloadSpec};
 pub use setup::Setup;
 pub use stats::{Metric, Ratio, Spread};
+pub use steered::{Attached, AttachedRun};
 
 use crate::error::During as _;
-use crate::{BenchError, GenSpec, RrSpec, SinkSpec, Watch, ask_in, receive_in};
+use crate::{BenchError, GenSpec, MixedSpec, RrSpec, SinkSpec, Watch};
+use figures::{Figure, Ran, metrics, run};
 
 /// The traffic of a comparison.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     /// Datagrams to a reader.
     Sink(SinkSpec, GenSpec),
+    /// The same at multiples of the rate that the host delivers.
+    Overload(OverloadSpec),
     /// Requests and responses, by IPv6 or not.
     Rr(RrSpec, bool),
+    /// Requests and responses beside a flood.
+    Mixed(MixedSpec),
 }
 
 /// What is compared.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CompareSpec {
     /// Set-ups; the first is what the others are measured against.
     pub setups: Vec<Setup>,
     /// How often each is run.
     pub repeats: u32,
-    /// CPUs to which RPS and RFS may send packets.
+    /// CPUs to which RPS, RFS and `rxsteer` may send packets.
     pub cpus: CpuSet,
     /// The traffic.
     pub workload: Workload,
@@ -60,6 +71,8 @@ pub struct SetupReport {
     pub metrics: Vec<Metric>,
     /// The same against the first set-up, repeat by repeat.
     pub ratios: Vec<Ratio>,
+    /// How `rxsteer` was attached and what it counted; `None` for the other set-ups.
+    pub attached: Option<Attached>,
 }
 
 /// The whole comparison.
@@ -69,6 +82,8 @@ pub struct CompareReport {
     pub setups: Vec<SetupReport>,
     /// Repeats that were completed.
     pub repeats: u32,
+    /// Rate that the loads are multiples of, in packets a second, if there are loads.
+    pub base: Option<u64>,
     /// Share of CPU time that was used by others just before the first run.
     pub busy_before: f64,
     /// What makes the figures doubtful.
@@ -94,8 +109,9 @@ const SAME_LOAD: f64 = 0.1;
 /// `on_run` is told which repeat, from 1, of which set-up comes next.
 ///
 /// # Errors
-/// [`BenchError::Options`]; those of [`receive_in`] and [`ask_in`]; [`BenchError::Testbed`] if a setting
-/// cannot be made or put back; [`BenchError::Stopped`] if not even one repeat was completed.
+/// [`BenchError::Options`]; those of [`crate::receive_in`] and [`crate::ask_in`];
+/// [`BenchError::Testbed`] if a setting cannot be made or put back; [`BenchError::Attach`];
+/// [`BenchError::Stopped`] if not even one repeat was completed.
 pub fn compare(
     pair: &Pair,
     spec: &CompareSpec,
@@ -109,28 +125,33 @@ pub fn compare(
         )));
     }
     let busy_before = busy_share(Duration::from_millis(300))?;
-    let mut runs: Vec<(Vec<Change>, Vec<Vec<Figure>>)> =
-        vec![Default::default(); spec.setups.len()];
+    let loads = match &spec.workload {
+        Workload::Overload(overload) => overload.loads(pair, watch)?,
+        _ => Vec::new(),
+    };
+    let mut runs: Vec<Runs> = spec.setups.iter().map(|_| Runs::default()).collect();
     let mut repeats = 0;
     'all: for repeat in 0..spec.repeats {
-        let mut of_this: Vec<Option<Vec<Figure>>> = vec![None; spec.setups.len()];
+        let mut of_this: Vec<Option<Ran>> = spec.setups.iter().map(|_| None).collect();
         for step in 0..spec.setups.len() {
             let index = (step + repeat as usize) % spec.setups.len();
             let setup = spec.setups[index];
             on_run(repeat + 1, setup);
             let mut settings = Settings::new()?;
             setup.apply(pair, &spec.cpus, &mut settings)?;
-            let figures = run(pair, &spec.workload, watch);
-            runs[index].0 = settings.changes().to_vec();
+            let ran = run(pair, spec, setup, &loads, watch);
+            runs[index].settings = settings.changes().to_vec();
             settings.put_back()?;
-            of_this[index] = Some(figures?);
+            of_this[index] = Some(ran?);
             if watch.is_stopped() {
                 // A repeat that not all took part in would favour some.
                 break 'all;
             }
         }
-        for (all, figures) in runs.iter_mut().zip(of_this) {
-            all.1.extend(figures);
+        for (all, ran) in runs.iter_mut().zip(of_this) {
+            if let Some(ran) = ran {
+                all.add(ran);
+            }
         }
         repeats += 1;
     }
@@ -138,15 +159,34 @@ pub fn compare(
         return Err(BenchError::Stopped("every set-up had run once: there is nothing to compare"));
     }
     let warnings = Vec::new();
-    let mut report = CompareReport { setups: Vec::new(), repeats, busy_before, warnings };
-    let first: Vec<Metric> = metrics(&runs[0].1);
-    for (setup, (settings, figures)) in spec.setups.iter().zip(runs) {
+    let base = loads.first().map(|load| load.base);
+    let mut report = CompareReport { setups: Vec::new(), repeats, base, busy_before, warnings };
+    let first: Vec<Metric> = metrics(&runs[0].figures);
+    for (setup, Runs { settings, figures, attached }) in spec.setups.iter().zip(runs) {
         let metrics = metrics(&figures);
         let ratios = metrics.iter().zip(&first).map(|(one, base)| Ratio::new(one, base)).collect();
-        report.setups.push(SetupReport { setup: *setup, settings, metrics, ratios });
+        report.setups.push(SetupReport { setup: *setup, settings, metrics, ratios, attached });
     }
     report.warnings = warnings_of(&report);
     Ok(report)
+}
+
+/// All runs of a set-up.
+#[derive(Debug, Default)]
+struct Runs {
+    settings: Vec<Change>,
+    figures: Vec<Vec<Figure>>,
+    attached: Option<Attached>,
+}
+
+impl Runs {
+    fn add(&mut self, ran: Ran) {
+        self.figures.push(ran.figures);
+        match (&mut self.attached, ran.attached) {
+            (Some(all), Some(one)) => all.join(one),
+            (none, one) => *none = one,
+        }
+    }
 }
 
 fn warnings_of(report: &CompareReport) -> Vec<String> {
@@ -178,53 +218,20 @@ fn warnings_of(report: &CompareReport) -> Vec<String> {
              source could beside each; --rate gives all the same"
         ));
     }
+    warnings.extend(report.setups.iter().flat_map(not_sent));
     warnings
 }
 
-/// A figure of one run: name, unit, whether more is better, value.
-type Figure = (&'static str, &'static str, bool, f64);
-
-fn run(pair: &Pair, workload: &Workload, watch: &Watch<'_>) -> Result<Vec<Figure>, BenchError> {
-    match workload {
-        Workload::Sink(sink, source) => {
-            let report = receive_in(pair, sink, source, watch)?;
-            let sent = report.account.sent.max(1) as f64;
-            let busy: u64 = report.sink.cpus.iter().map(|cpu| cpu.busy_ns).sum();
-            Ok(vec![
-                ("read", "packets/s", true, report.sink.rate()),
-                (SENT, "packets/s", true, report.source.rate()),
-                ("read of those sent", "%", true, report.account.received as f64 / sent * 100.0),
-                ("reader's CPU", "ns/packet", false, report.sink.ns_per_packet()),
-                ("all CPUs", "ns/packet", false, busy as f64 / report.sink.received.max(1) as f64),
-            ])
-        }
-        Workload::Rr(spec, ipv6) => {
-            let report = ask_in(pair, spec, *ipv6, watch)?;
-            let busy: u64 = report.cpus.iter().map(|cpu| cpu.busy_ns).sum();
-            let client = &report.client;
-            let us = |ns: u64| ns as f64 / 1000.0;
-            Ok(vec![
-                ("transactions", "1/s", true, client.rate()),
-                ("median", "µs", false, us(client.latency.p50_ns)),
-                ("95 %", "µs", false, us(client.latency.p95_ns)),
-                ("99 %", "µs", false, us(client.latency.p99_ns)),
-                ("lost", "", false, client.lost as f64),
-                ("all CPUs", "ns each", false, busy as f64 / client.transactions.max(1) as f64),
-            ])
-        }
-    }
-}
-
-/// Turns runs with all their figures into figures with all their runs.
-fn metrics(runs: &[Vec<Figure>]) -> Vec<Metric> {
-    let Some(first) = runs.first() else { return Vec::new() };
-    let each = |(index, figure): (usize, &Figure)| Metric {
-        name: figure.0,
-        unit: figure.1,
-        more_is_better: figure.2,
-        values: runs.iter().map(|run| run[index].3).collect(),
-    };
-    first.iter().enumerate().map(each).collect()
+/// Says at which loads the source could not send what was due.
+fn not_sent(setup: &SetupReport) -> impl Iterator<Item = String> {
+    let sent = setup.metrics.iter().filter(|metric| metric.name == SENT);
+    sent.filter_map(|metric| {
+        let (load, sent) = (metric.load?, metric.spread().median);
+        (sent < 0.9 * load.rate() as f64).then(|| {
+            let times = sent / load.base.max(1) as f64;
+            format!("{} at {load}: the source could send no more than {times:.1} x", setup.setup)
+        })
+    })
 }
 
 /// Returns how busy the CPUs are with the work of others, while this process sleeps.
@@ -251,15 +258,17 @@ mod tests {
             setup: Setup::None,
             settings: Vec::new(),
             metrics: vec![Metric {
+                load: None,
                 name: SENT,
                 unit: "packets/s",
                 more_is_better: true,
                 values: values.to_vec(),
             }],
             ratios: Vec::new(),
+            attached: None,
         };
         let setups = sent.iter().map(setup).collect();
-        CompareReport { setups, repeats: 3, busy_before: 0.0, warnings: Vec::new() }
+        CompareReport { setups, repeats: 3, base: None, busy_before: 0.0, warnings: Vec::new() }
     }
 
     #[test]

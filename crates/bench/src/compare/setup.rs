@@ -2,6 +2,7 @@
 //!
 //! Source: Documentation/networking/scaling.rst, "RPS", "RFS", "RPS Flow Limit";
 //! Documentation/networking/napi.rst, "Threaded NAPI".
+//! Elsewhere: what `rxsteer` attaches ([`super::steered`]).
 
 use rxsteer_core::CpuSet;
 use rxsteer_testbed::{Pair, Place, Settings};
@@ -11,7 +12,7 @@ use crate::BenchError;
 use crate::words::words;
 
 /// Entries of the flow table under RFS.
-const FLOW_ENTRIES: u32 = 32_768;
+pub(super) const FLOW_ENTRIES: u32 = 32_768;
 
 /// A receive set-up of the host.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
@@ -28,14 +29,18 @@ pub enum Setup {
     Threaded,
     /// RPS, and a CPU whose backlog is half full drops packets of the largest flows.
     FlowLimit,
+    /// `rxsteer` attached to the device, with its usual settings.
+    Rxsteer,
 }
 
 words!(Setup: "none" Setup::None, "rps" Setup::Rps, "rfs" Setup::Rfs,
-    "threaded" Setup::Threaded, "flow-limit" Setup::FlowLimit);
+    "threaded" Setup::Threaded, "flow-limit" Setup::FlowLimit,
+    "rxsteer" Setup::Rxsteer);
 
 impl Setup {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::None, Self::Rps, Self::Rfs, Self::Threaded, Self::FlowLimit];
+    pub const ALL: [Self; 6] =
+        [Self::None, Self::Rps, Self::Rfs, Self::Threaded, Self::FlowLimit, Self::Rxsteer];
 
     /// Makes its settings at the receiving end of a pair, and those that are of the whole host.
     pub(super) fn apply(
@@ -55,7 +60,7 @@ impl Setup {
             }
         }
         match self {
-            Self::None | Self::Rps => {}
+            Self::None | Self::Rps | Self::Rxsteer => {}
             Self::Rfs => {
                 let entries = "/proc/sys/net/core/rps_sock_flow_entries";
                 settings.set(&Place::Host, entries, &FLOW_ENTRIES.to_string())?;

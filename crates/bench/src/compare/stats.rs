@@ -2,9 +2,14 @@
 
 use serde::Serialize;
 
+use super::Load;
+
 /// A figure, with one value for each repeat.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Metric {
+    /// At which load; `None` where there is only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
     /// What it is.
     pub name: &'static str,
     /// Its unit.
@@ -85,7 +90,7 @@ mod tests {
     use super::*;
 
     fn metric(values: &[f64]) -> Metric {
-        Metric { name: "x", unit: "", more_is_better: true, values: values.to_vec() }
+        Metric { load: None, name: "x", unit: "", more_is_better: true, values: values.to_vec() }
     }
 
     #[test]

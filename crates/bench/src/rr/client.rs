@@ -56,13 +56,14 @@ struct Flow {
     is_closed: bool,
 }
 
-/// Asks with all threads until a bound is met.
+/// Asks with all threads until a bound is met; `ready` is called before the first request.
 pub(super) fn run(
     spec: &RrSpec,
     to: SocketAddr,
     from: Option<IpAddr>,
     watch: &Watch<'_>,
     progress: &Progress,
+    ready: &dyn Fn(),
 ) -> Result<RrReport, BenchError> {
     crate::sink::make_room(2 * spec.flows as usize + spec.client_threads)?;
     let threads = spec.client_threads.min(spec.flows as usize);
@@ -75,6 +76,7 @@ pub(super) fn run(
         };
         shares[index as usize % threads].push(flow);
     }
+    ready();
     let start = Instant::now();
     let results: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = shares

@@ -93,7 +93,7 @@ pub fn ask(
     spec.check()?;
     permit.check(to.ip())?;
     let progress = Progress::default();
-    client::run(spec, to, None, watch, &progress)
+    client::run(spec, to, None, watch, &progress, &|| {})
 }
 
 /// Answers who asks, as far as their addresses were named, until a bound is met.
@@ -129,6 +129,17 @@ pub fn ask_in(
     ipv6: bool,
     watch: &Watch<'_>,
 ) -> Result<RrPairReport, BenchError> {
+    ask_in_when(pair, spec, ipv6, watch, &|| {})
+}
+
+/// The same; `ready` is called when all flows are open, before the first request.
+pub(crate) fn ask_in_when(
+    pair: &Pair,
+    spec: &RrSpec,
+    ipv6: bool,
+    watch: &Watch<'_>,
+    ready: &(dyn Fn() + Sync),
+) -> Result<RrPairReport, BenchError> {
     spec.check()?;
     let (from, to) = if ipv6 {
         (Pair::SOURCE_V6.into(), Pair::SINK_V6.into())
@@ -143,7 +154,7 @@ pub fn ask_in(
         let before = Counters::now()?;
         let (served, asked) = server.run(&progress, &over, || {
             let progress = Progress::default();
-            pair.source.run(|| client::run(spec, at, Some(from), watch, &progress))
+            pair.source.run(|| client::run(spec, at, Some(from), watch, &progress, ready))
         });
         let cpus = Counters::now()?.cpus_since(&before);
         Ok(RrPairReport { client: asked??, server: served?, cpus })

@@ -317,6 +317,11 @@ pub enum CompareVerb {
         /// How to compare
         #[command(flatten)]
         compare: CompareArgs,
+        /// Send so many times the highest rate that the host delivers when nothing is set up, which is
+        /// searched for first, or --rate if that is given; several with commas: 1,2,4
+        #[arg(long, value_name = "TIMES", value_delimiter = ',', help_heading = "Comparison")]
+        #[arg(allow_negative_numbers = true)]
+        overload: Vec<String>,
         /// The traffic
         #[command(flatten)]
         sink: Box<SinkArgs>,
@@ -331,6 +336,38 @@ pub enum CompareVerb {
         #[command(flatten)]
         rr: Box<RrArgs>,
     },
+    /// Requests and responses beside a flood of UDP datagrams from random sources; a run takes 1 second
+    /// unless -d says otherwise
+    #[command(after_help = AFTER_HELP)]
+    Mixed {
+        /// How to compare
+        #[command(flatten)]
+        compare: CompareArgs,
+        /// The flood
+        #[command(flatten)]
+        flood: FloodArgs,
+        /// The requests
+        #[command(flatten)]
+        rr: Box<RrArgs>,
+    },
+}
+
+/// The flood of `bench compare mixed`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Flood")]
+pub struct FloodArgs {
+    /// Datagrams a second, or max: as many as possible; k is 1,000 [default: 1M]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub flood: Option<String>,
+    /// Bytes of payload of each [default: 20]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub flood_size: Option<String>,
+    /// CPU of the sender of the flood [default: where the scheduler puts it]
+    #[arg(long, value_name = "CPU", allow_negative_numbers = true)]
+    pub flood_cpu: Option<String>,
+    /// CPU of the thread that reads the flood [default: where the scheduler puts it]
+    #[arg(long, value_name = "CPU", allow_negative_numbers = true)]
+    pub flood_reader_cpu: Option<String>,
 }
 
 impl CompareVerb {
@@ -338,7 +375,7 @@ impl CompareVerb {
     pub(super) fn form(&self) -> FormArgs {
         match self {
             Self::Sink { sink, .. } => sink.form,
-            Self::Rr { rr, .. } => rr.form,
+            Self::Rr { rr, .. } | Self::Mixed { rr, .. } => rr.form,
         }
     }
 }
@@ -347,8 +384,9 @@ impl CompareVerb {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Comparison")]
 pub struct CompareArgs {
-    /// Set-ups, with commas: none, rps, rfs, threaded (NAPI), flow-limit, or all; the first is what the
-    /// others are measured against. RPS spreads over --rps-cpus, or all CPUs [default: all]
+    /// Set-ups, with commas: none, rps, rfs, threaded (NAPI), flow-limit, rxsteer (attached for each
+    /// run), or all; the first is what the others are measured against. RPS, RFS and rxsteer spread over
+    /// --rps-cpus, or all CPUs [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub setups: Vec<String>,
     /// How often each is run [default: 5]

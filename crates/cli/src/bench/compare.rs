@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use rxsteer_bench::{CompareReport, SetupReport, Spread, Watch, Workload};
+use rxsteer_bench::{Attached, AttachedRun, CompareReport, SetupReport, Spread, Watch, Workload};
 use rxsteer_testbed::Pair;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::args::FormArgs;
 use super::checked::compare::Compare;
 use super::output::{Form, Output};
 use super::testbed;
-use crate::render::numbers::{count, plural};
+use crate::render::numbers::{count, grouped, percent, plural};
 use crate::terminal::Terminal;
 use crate::{Exit, interrupt};
 
@@ -37,7 +37,19 @@ pub(super) fn run(asked: &Compare, form: FormArgs, terminal: &Terminal) -> anyho
         output.head(&mut out, &[])?;
         match &spec.workload {
             Workload::Sink(_, source) => writeln!(out, "traffic   {source}")?,
+            Workload::Overload(spec) => {
+                let base = grouped(report.base.unwrap_or_default());
+                writeln!(out, "traffic   {}; 1 x is {base} packets/s", spec.source)?;
+            }
             Workload::Rr(rr, _) => super::rr::traffic(&mut out, rr)?,
+            Workload::Mixed(spec) => {
+                super::rr::traffic(&mut out, &spec.requests)?;
+                let rate = match spec.flood.rate {
+                    0 => "as fast as possible".to_owned(),
+                    rate => format!("{} packets/s", grouped(rate)),
+                };
+                writeln!(out, "beside    {}, {rate}", spec.flood)?;
+            }
         }
         text(&mut out, &report)?;
         out.flush()?;
@@ -63,7 +75,14 @@ fn text(out: &mut dyn Write, report: &CompareReport) -> io::Result<()> {
             setup.settings.iter().map(|change| format!("{}={}", name(&change.path), change.new));
         let changes: Vec<String> = changes.collect();
         writeln!(out, "\n{:<12}{}", setup.setup.to_string(), changes.join(" "))?;
+        let mut load = None;
         for (metric, ratio) in setup.metrics.iter().zip(&setup.ratios) {
+            if metric.load != load
+                && let Some(now) = metric.load
+            {
+                load = metric.load;
+                writeln!(out, "  at {now}, {} packets/s", grouped(now.rate()))?;
+            }
             let Spread { median, low, high } = metric.spread();
             write!(
                 out,
@@ -79,6 +98,43 @@ fn text(out: &mut dyn Write, report: &CompareReport) -> io::Result<()> {
                 None => writeln!(out)?,
             }
         }
+        if let Some(attached) = &setup.attached {
+            self::attached(out, attached)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes how `rxsteer` was attached, and what it counted in all runs together.
+fn attached(out: &mut dyn Write, attached: &Attached) -> io::Result<()> {
+    let Attached { mode, policy, cpus, table_entries, runs, .. } = attached;
+    writeln!(out, "  attached: {mode} mode, {policy}, CPUs {cpus}, {table_entries} flows a table")?;
+    let sum = |of: fn(&AttachedRun) -> u64| grouped(runs.iter().map(of).sum());
+    write!(out, "  packets {}", sum(|run| run.seen))?;
+    let names = runs.iter().flat_map(|run| run.reasons.keys());
+    for name in names.collect::<std::collections::BTreeSet<_>>() {
+        let packets = runs.iter().filter_map(|run| run.reasons.get(name)).sum();
+        write!(out, ", {name} {}", grouped(packets))?;
+    }
+    writeln!(
+        out,
+        "; lost: queue full {}, otherwise {}",
+        sum(|run| run.lost_full),
+        sum(|run| run.lost_otherwise)
+    )?;
+    type Rate = fn(&AttachedRun) -> Option<f64>;
+    let rates: [(&str, Rate); 2] =
+        [("TCP", |run| run.tcp_hit_rate), ("UDP", |run| run.udp_hit_rate)];
+    for (name, of) in rates {
+        let values: Vec<f64> = runs.iter().filter_map(of).collect();
+        if !values.is_empty() {
+            let Spread { median, low, high } = Spread::of(&values);
+            let [median, low, high] = [median, low, high].map(percent);
+            writeln!(out, "  hit rate of {name} {median}, {low} to {high}")?;
+        }
+    }
+    for text in &attached.unequal {
+        writeln!(out, "  unequal: {text}")?;
     }
     Ok(())
 }
@@ -105,6 +161,7 @@ fn report_json(report: &CompareReport) -> Value {
     };
     json!({
         "repeats": report.repeats,
+        "base_packets_per_second": report.base,
         "busy_before": report.busy_before,
         "warnings": report.warnings,
         "setups": report.setups.iter().map(setup).collect::<Vec<_>>(),

@@ -6,7 +6,7 @@ use rxsteer_core::cpu::CpuStates;
 use super::{cpus, refused};
 use crate::args::checked::UsageError;
 use crate::bench::args::{
-    BenchVerb, CompareVerb, LinkArgs, ReadArgs, RrArgs, SinkArgs, TrafficArgs,
+    BenchVerb, CompareVerb, FloodArgs, LinkArgs, ReadArgs, RrArgs, SinkArgs, TrafficArgs,
 };
 
 /// A flag that names CPUs, with its value.
@@ -20,6 +20,9 @@ pub fn cpu_flags(verb: &BenchVerb) -> Vec<Named<'_>> {
         BenchVerb::Rr(args) => asking(args),
         BenchVerb::Compare(CompareVerb::Sink { sink, .. }) => receiving(sink),
         BenchVerb::Compare(CompareVerb::Rr { rr, .. }) => asking(rr),
+        BenchVerb::Compare(CompareVerb::Mixed { rr, flood, .. }) => {
+            [&flooding(flood)[..], &asking(rr)].concat()
+        }
         BenchVerb::Calibrate(_) | BenchVerb::Restore(_) => Vec::new(),
     };
     given.into_iter().filter_map(|(flag, text)| Some((flag, text.as_ref()?))).collect()
@@ -39,6 +42,10 @@ fn reading(args: &ReadArgs) -> [(&'static str, &Option<String>); 1] {
 
 fn receiving(args: &SinkArgs) -> Vec<(&'static str, &Option<String>)> {
     [reading(&args.read), sending(&args.traffic), linking(&args.link)].concat()
+}
+
+fn flooding(args: &FloodArgs) -> [(&'static str, &Option<String>); 2] {
+    [("--flood-cpu", &args.flood_cpu), ("--flood-reader-cpu", &args.flood_reader_cpu)]
 }
 
 fn asking(args: &RrArgs) -> Vec<(&'static str, &Option<String>)> {
