@@ -5,6 +5,7 @@ mod ebpf;
 mod experiments;
 mod generate;
 mod man;
+mod measure_attach;
 mod oracle;
 mod verifier;
 
@@ -36,6 +37,8 @@ enum Chore {
     Generate(generate::GenerateArgs),
     /// Runs every experiment of the lab and makes its page in the documentation, or checks them
     Experiments(experiments::Args),
+    /// Measures rxsteer attached beside the kernel's own set-ups, and writes the page (root)
+    MeasureAttach(measure_attach::Args),
     /// Makes the man pages
     Man(man::Args),
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Chore::Sample(args) => generate::sample(&args),
         Chore::Generate(args) => generate::generate(&args),
         Chore::Experiments(args) => experiments::run(&args),
+        Chore::MeasureAttach(args) => measure_attach::run(&args),
         Chore::Man(args) => man::run(&args),
     });
     match result {
