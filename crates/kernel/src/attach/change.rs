@@ -67,20 +67,20 @@ impl Attachment {
         self.succeed(settings, &online)
     }
 
-    /// Takes CPUs out that went offline, and lets those in again that came back, of the CPUs that were
-    /// asked for. To be called from time to time; the kernel tells nobody else.
+    /// Takes CPUs out that are not online any more, and lets those in again that came back, of the CPUs
+    /// that were asked for. To be called from time to time, with what
+    /// [`host_cpus`](crate::host_cpus) says; the kernel tells nobody else.
     ///
     /// Returns what it did, if there was anything to do. While none of the CPUs is online, packets stay
     /// where they come in.
     ///
     /// # Errors
     /// As for [`change`](Self::change).
-    pub fn follow_cpus(&mut self) -> Result<Option<Change>, AttachError> {
-        let online = online_cpus(&self.settings.cpus);
-        if usable(&self.settings.cpus, &online) == self.backlogs.open {
+    pub fn follow_cpus(&mut self, online: &CpuSet) -> Result<Option<Change>, AttachError> {
+        if usable(&self.settings.cpus, online) == self.backlogs.open {
             return Ok(None);
         }
-        self.succeed(self.settings.clone(), &online).map(Some)
+        self.succeed(self.settings.clone(), online).map(Some)
     }
 
     /// Lets another generation follow; its settings are checked.

@@ -2,6 +2,7 @@
 //! what is missing and what was overtaken.
 
 use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,11 @@ use rxsteer_testbed::{Pair, pin_thread};
 
 use super::{WAIT, connected, receiver, sender};
 
-/// Packets on their way at once, of all flows: few enough for the receive buffer, in which each counts
-/// as a page.
-const WINDOW: u64 = 24;
+/// Packets on their way at once, of all flows: fewer than the ring of a veth device holds, 256, and than
+/// wait where packets of no known flow take their second choice, 128.
+pub(crate) const WINDOW: u64 = 120;
+/// Bytes of a receive buffer in which each of them has several pages.
+const BUFFER_BYTES: libc::c_int = 8 << 20;
 
 /// What flows.
 pub(crate) struct Load<'a> {
@@ -61,6 +64,7 @@ impl Load<'_> {
     pub(crate) fn during<T>(&self, act: impl FnOnce(&Progress) -> T) -> (T, Outcome) {
         let (receiver, senders) = self.sockets();
         receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        enlarge(&receiver);
         let progress = Progress { read: AtomicU64::new(0), has_ended: AtomicBool::new(false) };
         let sent = AtomicU64::new(u64::MAX);
         std::thread::scope(|scope| {
@@ -116,6 +120,22 @@ impl Load<'_> {
             progress.read.store(outcome.read, Ordering::Release);
         }
     }
+}
+
+/// Lets a socket hold more than others may.
+fn enlarge(socket: &UdpSocket) {
+    let bytes = BUFFER_BYTES;
+    // SAFETY: reads that many bytes of memory of ours.
+    let said = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        )
+    };
+    assert_eq!(said, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// Sends in turns over all flows until the end; returns how many packets.
