@@ -243,3 +243,23 @@ pub(super) fn cgroup_root() -> Option<PathBuf> {
         (kind == "cgroup2").then(|| PathBuf::from(place))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Maps that each generation has anew.
+    const NEW: [&str; 5] = [map::BEFORE, map::CONFIG, map::QUEUES, map::SEEN, "SCRATCH"];
+
+    #[test]
+    fn of_every_map_it_is_said_whether_it_goes_on() {
+        let object = aya_obj::Object::parse(OBJECT).unwrap();
+        // Globals are in sections, which the programs of a generation have to themselves.
+        let maps = object.maps.keys().map(String::as_str).filter(|name| !name.starts_with('.'));
+        let mut maps: Vec<&str> = maps.collect();
+        maps.sort_unstable();
+        let mut said: Vec<&str> = GOES_ON.into_iter().chain(TABLES).chain(NEW).collect();
+        said.sort_unstable();
+        assert_eq!(maps, said);
+    }
+}
