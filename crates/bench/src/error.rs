@@ -52,6 +52,12 @@ pub enum BenchError {
     /// The kernel refused the eBPF program that sends frames.
     #[error("the kernel refuses live frames: {0}")]
     LiveFrames(String),
+    /// The kernel, or a filter before it, gives this process no io_uring.
+    #[error(
+        "io_uring cannot be used here: {0}; it takes Linux 6.0, sysctl kernel.io_uring_disabled = 0, and \
+         a seccomp filter that lets it (those of containers often do not); recvmmsg takes none of these"
+    )]
+    NoIoUring(#[source] io::Error),
     /// Told to end too early for a result.
     #[error("stopped before {0}")]
     Stopped(&'static str),

@@ -6,10 +6,12 @@
 mod common;
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use common::{NOBODY, PORT, packets, pair};
 use rxsteer_bench::{
-    Call, GenSpec, Kind, Means, PairReport, Pattern, SinkSpec, Traffic, receive_in,
+    BenchError, Call, GenSpec, Kind, Means, PairReport, Pattern, SinkSpec, Traffic, Until, receive,
+    receive_in,
 };
 use rxsteer_testbed::{Offloads, Pair, PairSpec};
 
@@ -19,6 +21,20 @@ fn v4() -> Traffic {
 
 fn sink(to: IpAddr) -> SinkSpec {
     SinkSpec::new(SocketAddr::new(to, PORT))
+}
+
+/// The system calls that this kernel lets this process use.
+fn calls() -> Vec<Call> {
+    let mut calls = vec![Call::Recv, Call::Recvmsg, Call::Recvmmsg];
+    let until = Until { count: 1, duration: Duration::from_millis(1) };
+    let here = SinkSpec::new("127.0.0.1:0".parse().unwrap());
+    let tried = SinkSpec { call: Call::IoUring, until, listens_outside: true, ..here };
+    match receive(&tried, &NOBODY) {
+        Ok(_) => calls.push(Call::IoUring),
+        Err(BenchError::NoIoUring(error)) => eprintln!("skipped io-uring: {error}"),
+        Err(error) => panic!("{error}"),
+    }
+    calls
 }
 
 /// Runs, and checks that the sum is right.
@@ -35,7 +51,7 @@ fn run(pair: &Pair, spec: &SinkSpec, source: &GenSpec) -> PairReport {
 #[test]
 fn all_are_read_where_there_is_room() {
     let Some(pair) = pair("all_are_read_where_there_is_room", &PairSpec::default()) else { return };
-    for call in [Call::Recv, Call::Recvmsg, Call::Recvmmsg] {
+    for call in calls() {
         for to in [IpAddr::V4(Pair::SINK_V4), IpAddr::V6(Pair::SINK_V6)] {
             let spec = SinkSpec { call, receive_buffer: Some(64 << 20), ..sink(to) };
             let source = packets(Traffic { to, ..v4() }, 5000);
@@ -52,7 +68,7 @@ fn what_a_full_socket_drops_is_counted() {
     let Some(pair) = pair("what_a_full_socket_drops_is_counted", &PairSpec::default()) else {
         return;
     };
-    for call in [Call::Recv, Call::Recvmsg, Call::Recvmmsg] {
+    for call in calls() {
         let spec = SinkSpec { call, receive_buffer: Some(8192), ..sink(Pair::SINK_V4.into()) };
         let report = run(&pair, &spec, &packets(v4(), 30_000));
         assert!(report.account.socket > 0, "{report:#?}");
@@ -67,12 +83,14 @@ fn what_a_full_socket_drops_is_counted() {
 #[test]
 fn several_readers_share_what_comes() {
     let Some(pair) = pair("several_readers_share_what_comes", &PairSpec::default()) else { return };
-    let shared = SinkSpec { threads: 3, ..sink(Pair::SINK_V4.into()) };
-    run(&pair, &shared, &packets(v4(), 20_000));
-    let own = SinkSpec { reuseport: true, ..shared };
-    let report = run(&pair, &own, &packets(v4(), 20_000));
-    // 64 flows over three sockets by hash: none is left out but with a chance of 1 in 10^11.
-    assert!(report.sink.readers.iter().all(|reader| reader.messages > 0), "{report:#?}");
+    for call in calls().into_iter().filter(|call| matches!(call, Call::Recvmmsg | Call::IoUring)) {
+        let shared = SinkSpec { threads: 3, call, ..sink(Pair::SINK_V4.into()) };
+        run(&pair, &shared, &packets(v4(), 20_000));
+        let own = SinkSpec { reuseport: true, ..shared };
+        let report = run(&pair, &own, &packets(v4(), 20_000));
+        // 64 flows over three sockets by hash: none is left out but with a chance of 1 in 10^11.
+        assert!(report.sink.readers.iter().all(|reader| reader.messages > 0), "{report:#?}");
+    }
 }
 
 #[test]
@@ -80,9 +98,10 @@ fn connected_sockets_get_their_flows_and_no_other() {
     let test = "connected_sockets_get_their_flows_and_no_other";
     let Some(pair) = pair(test, &PairSpec::default()) else { return };
     let to = Pair::SINK_V4.into();
-    for threads in [1, 2] {
+    let each = |threads| calls().into_iter().map(move |call| (threads, call));
+    for (threads, call) in [1, 2].into_iter().flat_map(each) {
         let peers = SinkSpec::peers_in_pair(to, 48);
-        let spec = SinkSpec { peers, threads, receive_buffer: Some(4 << 20), ..sink(to) };
+        let spec = SinkSpec { peers, threads, call, receive_buffer: Some(4 << 20), ..sink(to) };
         let report = run(&pair, &spec, &packets(v4(), 6400));
         assert_eq!(report.sink.received, 4800, "{report:#?}");
         assert_eq!(report.account.no_port, 1600);
@@ -97,7 +116,7 @@ fn merged_datagrams_are_counted_one_by_one() {
     let sizes = "500".parse().unwrap();
     let source =
         GenSpec { means: Some(Means::Gso), ..packets(Traffic { sizes, flows: 4, ..v4() }, 9600) };
-    for call in [Call::Recvmsg, Call::Recvmmsg] {
+    for call in calls().into_iter().filter(|call| *call != Call::Recv) {
         let spec = SinkSpec {
             gro: true,
             call,
@@ -169,6 +188,7 @@ fn what_no_udp_socket_gets_is_refused() {
         SinkSpec { batch: 0, ..spec.clone() },
         SinkSpec { threads: 0, ..spec.clone() },
         SinkSpec { gro: true, call: Call::Recv, ..spec.clone() },
+        SinkSpec { busy_poll: Duration::from_micros(50), call: Call::IoUring, ..spec.clone() },
     ] {
         assert!(receive_in(&pair, &wrong, &udp, &NOBODY).is_err(), "{wrong:?}");
     }

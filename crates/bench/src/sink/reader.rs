@@ -71,9 +71,16 @@ pub(super) fn read(
         progress,
     };
     let start = thread_cpu_time();
-    let result = match &group.epoll {
-        None => state.one(&group.sockets[0], over),
-        Some(epoll) => state.several(epoll, group, over),
+    let result = match (spec.call, &group.epoll) {
+        (Call::IoUring, _) => {
+            let sockets = group.sockets.iter().map(|socket| socket.as_fd()).collect();
+            // With fewer it would stop and be asked anew all the time.
+            let buffers = spec.batch.max(8).next_power_of_two() as u16;
+            let ring = sys::Uring::open(sockets, buffers, slot_len(spec));
+            state.ring(ring.map_err(BenchError::NoIoUring)?, over)
+        }
+        (_, None) => state.one(&group.sockets[0], over),
+        (_, Some(epoll)) => state.several(epoll, group, over),
     };
     result.during(|| "read a UDP socket".into())?;
     state.reader.cpu_time = thread_cpu_time().saturating_sub(start);
@@ -126,6 +133,26 @@ impl State<'_> {
         }
     }
 
+    fn ring(&mut self, mut ring: sys::Uring<'_>, over: &AtomicBool) -> io::Result<()> {
+        let patience = Duration::from_millis(PATIENCE_MS as u64);
+        loop {
+            let was_over = over.load(Ordering::Relaxed);
+            let mut received = 0;
+            let messages = ring.receive(patience, |message| {
+                let sys::Message { socket, len, segment_len, overflow } = message;
+                received += self.one_message(socket, len, segment_len, overflow);
+            })?;
+            match messages {
+                None if was_over => return Ok(()),
+                None | Some(0) => {}
+                Some(messages) => {
+                    self.progress.count.fetch_add(received, Ordering::Relaxed);
+                    self.one_call(messages);
+                }
+            }
+        }
+    }
+
     /// Reads once; whether anything was there.
     fn take(&mut self, socket: &UdpSocket, index: usize, at_once: bool) -> io::Result<bool> {
         let result = match self.spec.call {
@@ -140,6 +167,7 @@ impl State<'_> {
                 let flags = if at_once { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
                 self.batch.receive(socket.as_fd(), self.spec.batch, flags)
             }
+            Call::IoUring => unreachable!("a ring reads by itself"),
         };
         let messages = match result {
             Ok(messages) => messages,
@@ -149,28 +177,45 @@ impl State<'_> {
         if self.spec.call != Call::Recv {
             self.count(messages, index);
         }
+        self.one_call(messages);
+        Ok(messages > 0)
+    }
+
+    /// Notes a system call that brought so many messages.
+    fn one_call(&mut self, messages: usize) {
         self.reader.messages += messages as u64;
         self.reader.calls += 1;
         let now = Instant::now();
         self.span = Some((self.span.map_or(now, |(first, _)| first), now));
-        Ok(messages > 0)
     }
 
     fn count(&mut self, messages: usize, index: usize) {
         let mut received = 0;
         for message in 0..messages {
-            let len = self.batch.len(message);
-            received += match self.batch.segment_len(message) {
-                Some(segment) if segment > 0 => len.div_ceil(segment).max(1) as u64,
-                _ => 1,
-            };
-            self.reader.bytes += len as u64;
-            if let Some(drops) = self.batch.overflow(message) {
-                self.told[index] = drops;
-            }
+            let (len, segment) = (self.batch.len(message), self.batch.segment_len(message));
+            received += self.one_message(index, len, segment, self.batch.overflow(message));
         }
-        self.reader.received += received;
         self.progress.count.fetch_add(received, Ordering::Relaxed);
+    }
+
+    /// Notes a message, and returns how many datagrams it is of.
+    fn one_message(
+        &mut self,
+        socket: usize,
+        len: usize,
+        segment_len: Option<usize>,
+        overflow: Option<u32>,
+    ) -> u64 {
+        let received = match segment_len {
+            Some(segment) if segment > 0 => len.div_ceil(segment).max(1) as u64,
+            _ => 1,
+        };
+        self.reader.received += received;
+        self.reader.bytes += len as u64;
+        if let Some(drops) = overflow {
+            self.told[socket] = drops;
+        }
+        received
     }
 }
 
@@ -180,4 +225,52 @@ fn is_nothing(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SinkSpec, Until, Watch, receive};
+
+    /// Has the kernel refuse io_uring to the calling thread and those that it starts, as the filters of
+    /// containers do.
+    fn refuse_io_uring() {
+        use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
+        let step = |code, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut steps = [
+            // The number of the system call comes first (seccomp(2)).
+            step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
+            step(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, libc::SYS_io_uring_setup as u32),
+            step(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+            step(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+        nix::sys::prctl::set_no_new_privs().unwrap();
+        let mode = libc::SECCOMP_MODE_FILTER;
+        // SAFETY: the program and its steps live for the call, in which the kernel copies them.
+        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
+        assert_eq!(set, 0, "{}", io::Error::last_os_error());
+    }
+
+    #[test]
+    fn a_filter_that_refuses_io_uring_is_a_clear_error() {
+        let stop = AtomicBool::new(false);
+        let until = Until { count: 1, duration: Duration::from_secs(20) };
+        let spec = SinkSpec {
+            call: Call::IoUring,
+            until,
+            listens_outside: true,
+            ..SinkSpec::new("127.0.0.1:0".parse().unwrap())
+        };
+        let refused = std::thread::scope(|scope| {
+            let run = || {
+                refuse_io_uring();
+                receive(&spec, &Watch { stop: &stop, on_second: &|_| {} })
+            };
+            scope.spawn(run).join().unwrap().unwrap_err()
+        });
+        assert!(matches!(refused, BenchError::NoIoUring(_)), "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains("Operation not permitted") && said.contains("seccomp"), "{said}");
+    }
 }

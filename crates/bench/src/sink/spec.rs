@@ -22,9 +22,12 @@ pub enum Call {
     Recvmsg,
     /// `recvmmsg(2)`: a batch.
     Recvmmsg,
+    /// A ring of `io_uring(7)`, on which each socket has one request that goes on (multishot).
+    #[serde(rename = "io-uring")]
+    IoUring,
 }
 
-words!(Call: "recv" Call::Recv, "recvmsg" Call::Recvmsg, "recvmmsg" Call::Recvmmsg);
+words!(Call: "recv" Call::Recv, "recvmsg" Call::Recvmsg, "recvmmsg" Call::Recvmmsg, "io-uring" Call::IoUring);
 
 /// How to read.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -33,7 +36,7 @@ pub struct SinkSpec {
     pub listen: SocketAddr,
     /// By which system call.
     pub call: Call,
-    /// Most datagrams with one `recvmmsg`.
+    /// Most datagrams with one `recvmmsg`; buffers of a ring, rounded up to a power of two.
     pub batch: usize,
     /// Takes datagrams that the kernel merged (`UDP_GRO`).
     pub gro: bool,
@@ -108,6 +111,11 @@ impl SinkSpec {
             let message = "recv cannot tell how many datagrams were merged; GRO needs recvmsg or \
                            recvmmsg";
             return refuse(message.into());
+        }
+        if !self.busy_poll.is_zero() && self.call == Call::IoUring {
+            return refuse(
+                "a ring of io_uring does not poll for its sockets (SO_BUSY_POLL)".into(),
+            );
         }
         if !self.peers.is_empty() && self.reuseport {
             return refuse("connected sockets need no reuseport".into());

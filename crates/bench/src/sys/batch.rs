@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr;
 
 /// Room for the control messages of one datagram: `SO_RXQ_OVFL` and `UDP_GRO`, 24 bytes each.
-const CONTROL_LEN: usize = 64;
+pub(super) const CONTROL_LEN: usize = 64;
 
 /// A buffer for control messages, aligned as their headers are.
 #[derive(Clone, Copy)]
@@ -185,7 +185,7 @@ impl Batch {
 ///
 /// A header is its length (as `usize`, itself included), level and kind; the next one follows at a
 /// multiple of the size of the length.
-fn control_value(mut bytes: &[u8], level: i32, kind: i32) -> Option<i32> {
+pub(super) fn control_value(mut bytes: &[u8], level: i32, kind: i32) -> Option<i32> {
     const WORD: usize = size_of::<usize>();
     let int = |bytes: &[u8], at: usize| {
         bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes)

@@ -2,14 +2,17 @@
 //!
 //! The only `unsafe` of this crate is here. `nix` has `recvmmsg`, but its headers keep the length
 //! that the kernel wrote into them, so the second call finds no room for control messages; its
-//! link-layer address cannot be made, only read; and it has no names for some options of sockets.
+//! link-layer address cannot be made, only read; and it has no names for some options of sockets. The
+//! `io-uring` crate leaves the memory of buffers and requests to its caller.
 
 mod batch;
+mod uring;
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 pub(crate) use batch::Batch;
+pub(crate) use uring::{Message, Uring};
 
 /// Sets an option whose value is an `int`.
 pub(crate) fn set_option(

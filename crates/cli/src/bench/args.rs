@@ -202,10 +202,11 @@ pub struct SinkArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Reading")]
 pub struct ReadArgs {
-    /// System call: recv, recvmsg or recvmmsg [default: recvmmsg]
+    /// System call: recv, recvmsg, recvmmsg, or io-uring (one request for each socket that goes on;
+    /// takes Linux 6.0) [default: recvmmsg]
     #[arg(long, value_name = "CALL")]
     pub call: Option<String>,
-    /// Datagrams with one recvmmsg [default: 64]
+    /// Datagrams with one recvmmsg; buffers of io-uring, rounded up to a power of two [default: 64]
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub batch: Option<String>,
     /// Take datagrams that the kernel merged (UDP_GRO)

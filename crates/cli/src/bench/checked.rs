@@ -379,6 +379,9 @@ fn read(args: &ReadArgs, listen: SocketAddr) -> Result<SinkSpec, UsageError> {
                        recvmmsg";
         return Err(refused("--gro", message));
     }
+    if !sink.busy_poll.is_zero() && sink.call == rxsteer_bench::Call::IoUring {
+        return Err(refused("--busy-poll", "io-uring does not poll for its sockets"));
+    }
     if !sink.peers.is_empty() && sink.reuseport {
         return Err(refused("--reuseport", "connected sockets need it not"));
     }

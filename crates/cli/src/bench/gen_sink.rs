@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use rxsteer_bench::{
-    Account, GenReport, GenSpec, Permit, Road, SinkReport, SinkSpec, Watch, generate_in, receive_in,
+    Account, Call, GenReport, GenSpec, Permit, Road, SinkReport, SinkSpec, Watch, generate_in,
+    receive_in,
 };
 use serde_json::{Value, json};
 
@@ -145,8 +146,10 @@ pub(super) fn source(out: &mut dyn Write, report: &GenReport) -> io::Result<()> 
 fn sink(out: &mut dyn Write, spec: &SinkSpec, report: &SinkReport) -> io::Result<()> {
     let sockets: usize = report.readers.iter().map(|reader| reader.sockets).sum();
     write!(out, "sink      {}", spec.call)?;
-    if spec.call == rxsteer_bench::Call::Recvmmsg {
-        write!(out, " of {}", spec.batch)?;
+    match spec.call {
+        Call::Recvmmsg => write!(out, " of {}", spec.batch)?,
+        Call::IoUring => write!(out, ", multishot recvmsg")?,
+        Call::Recv | Call::Recvmsg => {}
     }
     let readers = report.readers.len() as u64;
     let kind = match (spec.peers.is_empty(), spec.reuseport) {

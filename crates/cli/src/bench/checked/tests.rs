@@ -230,6 +230,13 @@ fn every_flag_of_cpus_is_held_against_the_host() {
     assert!(check("calibrate").is_ok());
 }
 
+#[test]
+fn io_uring_is_a_call_that_does_not_busy_poll() {
+    let made = sink("--call io-uring --gro --batch 100").unwrap().sink;
+    assert_eq!((made.call, made.batch, made.gro), (rxsteer_bench::Call::IoUring, 100, true));
+    assert_eq!(sink("--call io-uring --busy-poll 50").unwrap_err().flag, "--busy-poll");
+}
+
 fn captured(line: &str) -> Result<capture::Capture, UsageError> {
     let words = format!("rxsteer bench gen --capture a.pcap {line}");
     match Cli::try_parse_from(words.split_whitespace()).unwrap().verb {
