@@ -115,10 +115,15 @@ impl Writer {
                 self.free_ports.set(port, true);
             }
         }
-        if let Some(chain) = self.addresses.get_mut(&(address, port)) {
+        self.off_address((address, port), rank);
+    }
+
+    /// Takes a rank off the list of an address and port.
+    pub(super) fn off_address(&mut self, list: (u128, u16), rank: i64) {
+        if let Some(chain) = self.addresses.get_mut(&list) {
             chain.remove(rank);
             if chain.all.is_empty() {
-                self.addresses.remove(&(address, port));
+                self.addresses.remove(&list);
             }
         }
     }

@@ -152,12 +152,7 @@ impl Writer {
             return;
         }
         let old = (sock.listed_at, port);
-        if let Some(chain) = self.addresses.get_mut(&old) {
-            chain.remove(rank);
-            if chain.all.is_empty() {
-                self.addresses.remove(&old);
-            }
-        }
+        self.off_address(old, rank);
         let rank = self.head_rank();
         let sock = self.sock_mut(i);
         (sock.rank, sock.listed_at) = (rank, address);
