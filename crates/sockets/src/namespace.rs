@@ -13,7 +13,8 @@ use crate::{
 
 /// The UDP sockets of a network namespace.
 ///
-/// Operations on sockets take a lock and may run on any thread; look-ups take none and never wait.
+/// Operations on sockets take a lock and may run on any thread; look-ups take none, but start again
+/// while the port changes.
 #[derive(Debug)]
 pub struct Namespace {
     published: Published,

@@ -3,7 +3,7 @@
 //! Writers change the state of the sockets ([`Writer`]) under the lock of the namespace and then
 //! publish what look-ups need ([`Published`]): lists of candidates for each address and port, groups,
 //! and, with the feature `hash4`, connected sockets by 4-tuple. Look-ups read what is published and
-//! never wait.
+//! take no lock.
 //!
 //! Always true: at any instant a socket is published in its old place, in its new one, or in
 //! both; a look-up that could have missed it in both starts again (`publish`).

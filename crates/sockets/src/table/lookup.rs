@@ -5,7 +5,7 @@
 //! address has connected sockets; the best candidate of the address; the best of the wildcard;
 //! under Linux's rules the best of those under the stand-in address.
 //!
-//! Always true: a look-up writes nothing and never waits; it starts again only if a writer
+//! Always true: a look-up takes no lock and changes no table; it starts again only if a writer
 //! published a change of the port meanwhile.
 //! Source: spec of the receive path, "UDP socket lookup".
 

@@ -4,7 +4,7 @@
 //! then the version of the port goes up, then what is old is taken away. So a socket that moves is
 //! in its old place, its new one, or both. A look-up that read a new place before it was there and
 //! an old one after it was empty finds that the version changed meanwhile, and starts again. It
-//! never waits: a writer that is stopped between two phases leaves the version alone.
+//! waits for nobody: a writer that is stopped between two phases leaves the version alone.
 //!
 //! Always true: what was published for a socket stands in its [`Footprint`], so that exactly that
 //! is taken away.

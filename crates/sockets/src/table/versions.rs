@@ -5,7 +5,8 @@
 //! version went up between its first and its last load, and it reads again.
 //!
 //! Always true: a reader that returns saw everything that was published when it began, in its old
-//! place or its new one; it never waits, since it reads again only after a writer got further.
+//! place or its new one; it reads again only after a writer got further, so one of the two always
+//! does (lock-free), but no number of times is the most (not wait-free).
 
 use super::sync::{AtomicU32, Ordering, fence};
 
