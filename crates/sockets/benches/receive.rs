@@ -6,13 +6,16 @@
 //! cargo bench -p rxsteer-sockets --bench receive -- --beside PATH
 //! ```
 //! Runs itself and the other build in turns and prints both, and their ratio: nanoseconds of CPU time
-//! (median of the turns) and, if Valgrind is there, instructions and simulated misses of the last
-//! cache. CPU time, which other work on the machine disturbs less than it does the time that passes.
+//! (median of the turns) and, if Valgrind is there, instructions and simulated misses of the first and
+//! the last data cache. CPU time, which other work on the machine disturbs less than it does the time
+//! that passes.
 //! A *receive* is the look-up, the push to the queue of the socket found, and the read. `queue` and
 //! `channel` carry datagrams from one or four threads to one reader. What is measured is the
 //! difference between many and half as many, so that nothing of the setting up counts.
 //! `-- FILTER` runs the cases whose name has the text; `--bytes` tells what a socket takes in memory.
 #![expect(clippy::print_stdout, reason = "a bench that prints what it measures")]
+
+mod many;
 
 use std::error::Error;
 use std::hint::black_box;
@@ -20,15 +23,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
-use rxsteer_core::CpuId;
+use many::{ANY, Clients, SERVER, connect, cpu_time, open, resident};
 use rxsteer_sockets::queue::{Datagram, Limits, QueueContext, ReceiveQueue, Simulated};
-use rxsteer_sockets::{
-    Cast, Config, DeviceId, Family, HASH4, Namespace, Owner, Packet, SocketId, SocketOption,
-};
-
-const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+use rxsteer_sockets::{Config, Family, HASH4, Namespace, Owner, SocketId};
 
 /// Turns of each build.
 const TURNS: usize = 15;
@@ -55,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--case", name, times] => {
-            println!("{}", run(name, times.parse()?));
+            println!("{}", run(name, times.parse()?).as_nanos());
             Ok(())
         }
         ["--bytes"] => bytes(),
@@ -67,14 +66,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Returns the nanoseconds for which this thread had a CPU.
-fn cpu_ns() -> u64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
-}
-
-/// Runs a case and returns the nanoseconds of CPU time.
-fn run(name: &str, times: u64) -> u64 {
+/// Runs a case and returns the CPU time.
+fn run(name: &str, times: u64) -> Duration {
     let (what, socket) = name.split_once('/').expect("a case");
     if matches!(what, "queue" | "channel") {
         return carry(socket, times);
@@ -90,20 +83,16 @@ fn run(name: &str, times: u64) -> u64 {
     let share = sockets > 1 || connected > 0;
     let ids: Vec<SocketId> = (0..sockets).map(|_| open(&ns, local, share)).collect();
     for number in 0..connected {
-        let id = open(&ns, SERVER, true);
-        let (to, port) = remote(number);
-        ns.connect(id, to, port, SERVER).expect("an open socket");
+        connect(&ns, open(&ns, SERVER, true), number);
     }
     let context = Arc::new(QueueContext::default());
     let queues: Vec<_> =
         ids.iter().map(|_| ReceiveQueue::new(&context, Limits::default())).collect();
-    let mut state = 1_u64;
-    let begin = cpu_ns();
+    // Those of unconnected sockets come from anybody.
+    let mut clients = Clients::among(if connected > 0 { connected } else { 1 << 16 });
+    let begin = cpu_time();
     for _ in 0..times {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let from = remote((state >> 33) as u32 % connected.max(1 << 16));
-        let packet =
-            packet(if connected > 0 { remote((state >> 33) as u32 % connected) } else { from });
+        let packet = clients.packet();
         let found = ns.lookup(black_box(&packet)).expect("a socket takes it");
         if what == "lookup" {
             black_box(found);
@@ -114,7 +103,7 @@ fn run(name: &str, times: u64) -> u64 {
         queue.push(Datagram::new(peer, packet.dst, Simulated::new(20))).expect("room");
         black_box(queue.try_recv().expect("one waits"));
     }
-    cpu_ns() - begin
+    cpu_time() - begin
 }
 
 fn used(datagram: Datagram<Simulated>) {
@@ -122,7 +111,7 @@ fn used(datagram: Datagram<Simulated>) {
 }
 
 /// Carries datagrams from threads to this one; returns the CPU time of all.
-fn carry(how: &str, times: u64) -> u64 {
+fn carry(how: &str, times: u64) -> Duration {
     let (how, producers) = how.rsplit_once('_').expect("a case");
     let producers: u64 = producers.parse().expect("a count");
     let peer = SocketAddr::new(SERVER, 4433);
@@ -130,8 +119,8 @@ fn carry(how: &str, times: u64) -> u64 {
     let context = Arc::new(QueueContext::default());
     let queue = ReceiveQueue::new(&context, Limits::bytes(1 << 30));
     let (sender, receiver) = mpsc::channel();
-    let begin = cpu_ns();
-    let produced: u64 = thread::scope(|scope| {
+    let begin = cpu_time();
+    let produced: Duration = thread::scope(|scope| {
         let produce = || {
             let sender = sender.clone();
             for _ in 0..times / producers {
@@ -141,7 +130,7 @@ fn carry(how: &str, times: u64) -> u64 {
                     queue.push(datagram()).expect("room");
                 }
             }
-            cpu_ns()
+            cpu_time()
         };
         let threads: Vec<_> = (0..producers).map(|_| scope.spawn(produce)).collect();
         let mut left = times / producers * producers;
@@ -159,60 +148,27 @@ fn carry(how: &str, times: u64) -> u64 {
         }
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
-    produced + cpu_ns() - begin
-}
-
-fn open(ns: &Namespace, local: IpAddr, share: bool) -> SocketId {
-    let socket = ns.open(Family::V4, Owner(0)).expect("below the limit");
-    ns.set(socket, SocketOption::ReusePort(share)).expect("an open socket");
-    ns.bind(socket, local, 4433).expect("a shared port");
-    socket
-}
-
-fn remote(number: u32) -> (IpAddr, u16) {
-    let address = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0001 + number / 1024));
-    (address, 10_000 + (number % 1024) as u16)
-}
-
-fn packet((src, src_port): (IpAddr, u16)) -> Packet<'static> {
-    Packet {
-        src,
-        src_port,
-        dst: SERVER,
-        dst_port: 4433,
-        device: DeviceId(1),
-        cpu: CpuId(0),
-        cast: Cast::Unicast,
-        from_this_host: true,
-        payload: &[],
-    }
+    produced + (cpu_time() - begin)
 }
 
 /// Prints the memory of a socket: what the process grows by.
 fn bytes() -> Result<(), Box<dyn Error>> {
     const SOCKETS: u32 = 200_000;
-    let resident = || -> Result<usize, Box<dyn Error>> {
-        let statm = std::fs::read_to_string("/proc/self/statm")?;
-        Ok(statm.split(' ').nth(1).ok_or("statm")?.parse::<usize>()? * 4096)
-    };
     let mut parts = Vec::new();
     for (name, connects) in [("connected", true), ("bound", false)] {
         let ns = Namespace::new(&Config { key: (1, 2), ..Config::default() });
-        let before = resident()?;
+        let before = resident();
         for number in 0..SOCKETS {
-            let id = ns.open(Family::V4, Owner(0))?;
             if connects {
-                ns.set(id, SocketOption::ReusePort(true))?;
-                ns.bind(id, SERVER, 4433)?;
-                let (to, port) = remote(number);
-                ns.connect(id, to, port, SERVER)?;
+                connect(&ns, open(&ns, SERVER, true), number);
             } else {
+                let id = ns.open(Family::V4, Owner(0))?;
                 // Three to a port: 200,000 addresses and ports of their own.
                 let local = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0001 + number % 4));
                 ns.bind(id, local, 10_000 + (number / 4) as u16)?;
             }
         }
-        let grown = resident()?.saturating_sub(before);
+        let grown = resident().saturating_sub(before);
         parts.push(format!("{} {name}", grown / SOCKETS as usize));
         // Kept until the end, or the next would grow into its place.
         std::mem::forget(ns);
@@ -252,7 +208,7 @@ fn beside(other: Option<&str>, filter: &str) -> Result<(), Box<dyn Error>> {
         if !valgrind {
             continue;
         }
-        let mut counted = vec![Vec::new(); 2];
+        let mut counted = vec![Vec::new(); 3];
         for build in &builds {
             let many = cachegrind(build, name, few)?;
             let half = cachegrind(build, name, few / 2)?;
@@ -261,7 +217,8 @@ fn beside(other: Option<&str>, filter: &str) -> Result<(), Box<dyn Error>> {
             }
         }
         line(name, "instructions", &counted[0]);
-        line(name, "misses", &counted[1]);
+        line(name, "misses D1", &counted[1]);
+        line(name, "misses LL", &counted[2]);
     }
     Ok(())
 }
@@ -290,8 +247,8 @@ fn output(program: &str, args: &[&str]) -> Result<String, Box<dyn Error>> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns the instructions and the data misses of the last cache that Cachegrind counts.
-fn cachegrind(program: &str, name: &str, times: u64) -> Result<[f64; 2], Box<dyn Error>> {
+/// Returns the instructions, and the data misses of the first and the last cache, that Cachegrind counts.
+fn cachegrind(program: &str, name: &str, times: u64) -> Result<[f64; 3], Box<dyn Error>> {
     let run = Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null"])
         .args(["--D1=49152,12,64", "--LL=33554432,16,64"]) // 48 KiB and 32 MiB
@@ -308,5 +265,5 @@ fn cachegrind(program: &str, name: &str, times: u64) -> Result<[f64; 2], Box<dyn
             .replace(',', "")
             .parse()?)
     };
-    Ok([number("I   refs")?, number("LLd misses")?])
+    Ok([number("I   refs")?, number("D1  misses")?, number("LLd misses")?])
 }
