@@ -24,8 +24,8 @@ const REQUESTS: u32 = 64;
 const GROUP: u16 = 0;
 /// What the kernel writes before the control messages: four lengths and flags of 32 bits.
 const PREFIX_LEN: usize = 16;
-/// Alignment that the kernel asks of the ring of buffers.
-const PAGE: usize = 4096;
+/// Alignment that the kernel asks of the ring of buffers: a page, of which this is the largest.
+const PAGE: usize = 1 << 16;
 
 /// A message that was received.
 pub(crate) struct Message {
