@@ -17,7 +17,6 @@ mod error;
 mod lease;
 mod link;
 mod namespace;
-mod netlink;
 mod offload;
 mod pair;
 mod privilege;

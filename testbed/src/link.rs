@@ -13,9 +13,9 @@ use netlink_packet_route::link::{
     LinkMessage, VlanProtocol,
 };
 use nix::errno::Errno;
+use rxsteer_netlink::{active_offloads, switch_offloads};
 
 use crate::error::During as _;
-use crate::netlink::ethtool;
 use crate::{DeviceCounters, Namespace, Offloads, TestbedError};
 
 /// One end of a veth pair.
@@ -212,7 +212,7 @@ impl Namespace {
     /// [`TestbedError::Step`], and [`TestbedError::Offload`] if one is not as asked afterwards.
     pub fn set_offloads(&self, device: &str, offloads: Offloads) -> Result<(), TestbedError> {
         let mut netlink = self.generic();
-        ethtool::switch(&mut netlink, device, &offloads.by_name())
+        switch_offloads(&mut netlink, device, &offloads.by_name())
             .during(|| format!("set the offloads of {device}"))?;
         drop(netlink);
         let now = self.offloads(device)?;
@@ -229,7 +229,7 @@ impl Namespace {
     /// # Errors
     /// [`TestbedError::Step`].
     pub fn offloads(&self, device: &str) -> Result<Offloads, TestbedError> {
-        let names = ethtool::active(&mut self.generic(), device)
+        let names = active_offloads(&mut self.generic(), device)
             .during(|| format!("ask for the offloads of {device}"))?;
         Ok(Offloads::from_names(&names))
     }

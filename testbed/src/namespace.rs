@@ -16,16 +16,13 @@ use std::thread;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+use rxsteer_netlink::{Netlink, Protocol};
 
 use crate::error::During as _;
-use crate::netlink::Netlink;
 use crate::{Lease, TestbedError};
 
 /// Where namespaces have their names.
 pub(crate) const NETNS_DIR: &str = "/run/netns";
-
-const NETLINK_ROUTE: isize = 0;
-const NETLINK_GENERIC: isize = 16;
 
 /// A network namespace that is removed when this is dropped.
 ///
@@ -58,8 +55,8 @@ impl Namespace {
         Ok(Self {
             lease,
             file: File::open(path).during(|| format!("open {}", path.display()))?,
-            route: Mutex::new(Netlink::open(NETLINK_ROUTE).during(|| "open rtnetlink".into())?),
-            generic: Mutex::new(Netlink::open(NETLINK_GENERIC).during(|| "open netlink".into())?),
+            route: Mutex::new(Netlink::open(Protocol::Route).during(|| "open rtnetlink".into())?),
+            generic: Mutex::new(Netlink::open(Protocol::Generic).during(|| "open netlink".into())?),
         })
     }
 

@@ -5,12 +5,8 @@
 use std::fmt;
 use std::io;
 
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkInfo, LinkMessage, LinkXdp};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use rxsteer_netlink::{Netlink, Protocol};
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -128,37 +124,5 @@ fn program_name(id: u32) -> String {
 }
 
 fn links() -> io::Result<Vec<LinkMessage>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
-    let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(question));
-    request.finalize();
-    let mut bytes = vec![0; request.buffer_len()];
-    request.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    let mut links = Vec::new();
-    loop {
-        let (datagram, _) = socket.recv_from_full()?;
-        let mut rest = datagram.as_slice();
-        while !rest.is_empty() {
-            let len = NetlinkBuffer::new_checked(rest).map_err(bad)?.length() as usize;
-            let (one, more) = rest.split_at(len.min(rest.len()));
-            rest = more.get(len.next_multiple_of(4) - len..).unwrap_or_default();
-            match NetlinkMessage::deserialize(one).map_err(bad)?.payload {
-                NetlinkPayload::Done(_) => return Ok(links),
-                NetlinkPayload::Error(error) => return Err(error.to_io()),
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
-                    links.push(link);
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-fn bad(error: impl fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("netlink: {error}"))
+    rxsteer_netlink::links(&mut Netlink::open(Protocol::Route)?)
 }

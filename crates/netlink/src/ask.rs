@@ -1,13 +1,11 @@
 //! Questions to the kernel over netlink, one at a time.
 //!
-//! A socket stays in the namespace in which it was opened, whoever uses it later; so each
-//! [`crate::Namespace`] has its own, and nobody need enter a namespace to change devices in it.
+//! A socket stays in the namespace in which it was opened, whoever uses it later; so nobody
+//! need enter a namespace to ask about devices in it, or to change them.
 //!
 //! Always true: each question is answered, with what was asked for or with the kernel's error,
 //! before the next is put.
 //! Source: netlink(7), rtnetlink(7); Documentation/userspace-api/netlink/intro.rst.
-
-pub(crate) mod ethtool;
 
 use std::fmt::Debug;
 use std::io;
@@ -16,25 +14,44 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_REQUEST, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
     NetlinkPayload, NetlinkSerializable,
 };
+use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 
+/// Which part of the kernel a socket talks to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Protocol {
+    /// Devices, addresses, routes: rtnetlink(7).
+    Route,
+    /// The families of generic netlink.
+    Generic,
+}
+
 /// A netlink socket and the number of its last question.
-pub(crate) struct Netlink {
+pub struct Netlink {
     socket: Socket,
     sequence: u32,
 }
 
 impl Netlink {
     /// Opens a socket in the namespace of the calling thread.
-    pub(crate) fn open(protocol: isize) -> io::Result<Self> {
-        let mut socket = Socket::new(protocol)?;
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn open(protocol: Protocol) -> io::Result<Self> {
+        let mut socket = Socket::new(match protocol {
+            Protocol::Route => NETLINK_ROUTE,
+            Protocol::Generic => NETLINK_GENERIC,
+        })?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self { socket, sequence: 0 })
     }
 
     /// Asks and returns the answers, which may be none, when the kernel has confirmed.
-    pub(crate) fn ask<M>(&mut self, message: M, flags: u16) -> io::Result<Vec<M>>
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn ask<M>(&mut self, message: M, flags: u16) -> io::Result<Vec<M>>
     where
         M: NetlinkSerializable + NetlinkDeserializable + Debug,
     {
@@ -81,6 +98,6 @@ impl Netlink {
     }
 }
 
-fn bad(error: impl std::fmt::Display) -> io::Error {
+pub(crate) fn bad(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("netlink: {error}"))
 }
