@@ -61,7 +61,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Err(error) if is_closed_pipe(&error) => Exit::Fine,
         Err(error) => {
             terminal.error(in_one_line(&error));
-            if error.is::<UsageError>() { Exit::Usage } else { Exit::Error }
+            if is_usage(&error) { Exit::Usage } else { Exit::Error }
         }
     }
 }
@@ -76,7 +76,13 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> anyhow::Result<Exit> {
         #[cfg(target_os = "linux")]
         Verb::Attach(args) => attach::run(args, terminal),
         #[cfg(target_os = "linux")]
+        Verb::Detach(args) => attach::run_detach(args, terminal),
+        #[cfg(target_os = "linux")]
         Verb::Status(args) => attach::run_status(args, terminal),
+        #[cfg(target_os = "linux")]
+        Verb::Reload(args) => attach::run_reload(args, terminal),
+        #[cfg(target_os = "linux")]
+        Verb::CheckConfig(args) => attach::run_check_config(args, terminal),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "rxsteer", &mut script);
@@ -84,6 +90,15 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> anyhow::Result<Exit> {
             Ok(Exit::Fine)
         }
     }
+}
+
+/// Returns whether an error is of how the command was used.
+fn is_usage(error: &anyhow::Error) -> bool {
+    #[cfg(target_os = "linux")]
+    if error.is::<attach::checked::Wrong>() {
+        return true;
+    }
+    error.is::<UsageError>()
 }
 
 /// Returns an error and its causes, except those that it tells of itself.

@@ -20,8 +20,9 @@ mod verifier;
 
 pub use attach::{
     AttachError, AttachedMode, Attachment, Change, Counters, CpuCounters, Finding, Handover,
-    LivePolicy, Mode, NoSuchChoice, OnInterface, Settings, Status, StatusError, Weight,
-    check_attachment, look_at_interface, programs_on_interfaces, status,
+    Holder, KernelSteering, LivePolicy, Mode, NoSuchChoice, OnInterface, Settings, Status,
+    StatusError, Weight, check_attachment, holders, look_at_interface, programs_on_interfaces,
+    status,
 };
 pub use btf::BtfError;
 pub use capabilities::{Capability, missing_capabilities};

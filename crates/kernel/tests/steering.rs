@@ -345,7 +345,7 @@ fn an_interface_that_is_taken_is_refused_by_name() {
     let Some(rig) = rig("an_interface_that_is_taken_is_refused_by_name", 1, |_| {}) else { return };
     let settings = || Settings::new(Pair::SINK_DEVICE, only(rig.cpus[0]));
     let said = rig.pair.sink.run(|| Attachment::new(settings()).err()).unwrap().unwrap();
-    let AttachError::Occupied(on) = said else { panic!("{said}") };
+    let AttachError::Occupied { on, .. } = said else { panic!("{said}") };
     assert_eq!((on.interface.as_str(), on.program.as_str()), ("rx0", "rxsteer_steer"));
     let gone = Settings { interface: "no-such".into(), ..settings() };
     let said = rig.pair.sink.run(|| Attachment::new(gone).err()).unwrap().unwrap();

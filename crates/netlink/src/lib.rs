@@ -13,5 +13,5 @@ mod netdev;
 
 pub use ask::{Netlink, Protocol};
 pub use ethtool::{active_offloads, switch_offloads};
-pub use link::links;
+pub use link::{links, namespace_id};
 pub use netdev::{XdpFeatures, xdp_features};

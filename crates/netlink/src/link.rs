@@ -1,10 +1,12 @@
 //! The interfaces of a network namespace.
 
 use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 
 use crate::Netlink;
 
@@ -22,6 +24,28 @@ pub fn links(netlink: &mut Netlink) -> io::Result<Vec<LinkMessage>> {
         _ => None,
     });
     Ok(links.collect())
+}
+
+/// Returns the number that the namespace of this socket of [`Protocol::Route`] has for another one,
+/// given a descriptor of that; `None` if it has none.
+///
+/// # Errors
+/// What the kernel answered.
+///
+/// [`Protocol::Route`]: crate::Protocol::Route
+pub fn namespace_id(netlink: &mut Netlink, namespace: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    let mut question = NsidMessage::default();
+    question.attributes.push(NsidAttribute::Fd(namespace.as_raw_fd().cast_unsigned()));
+    let answers = netlink.ask(RouteNetlinkMessage::GetNsId(question), 0)?;
+    let told = answers.into_iter().filter_map(|answer| match answer {
+        RouteNetlinkMessage::NewNsId(message) => Some(message.attributes),
+        _ => None,
+    });
+    // The kernel says -1 for none.
+    Ok(told.flatten().find_map(|attribute| match attribute {
+        NsidAttribute::Id(id) => Some(id).filter(|id| *id >= 0),
+        _ => None,
+    }))
 }
 
 #[cfg(test)]

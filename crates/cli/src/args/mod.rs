@@ -76,10 +76,22 @@ pub enum Verb {
     #[cfg(target_os = "linux")]
     #[command(after_help = crate::attach::args::ATTACH_HELP)]
     Attach(Box<crate::attach::args::AttachArgs>),
-    /// Show what is attached: settings, packets by reason, CPUs
+    /// Let an interface go that some rxsteer steers, and wait until it is
+    #[cfg(target_os = "linux")]
+    #[command(after_help = crate::attach::args::DETACH_HELP)]
+    Detach(crate::attach::args::DetachArgs),
+    /// Show what is attached: settings, packets by reason, CPUs, and the kernel's own steering
     #[cfg(target_os = "linux")]
     #[command(after_help = crate::attach::args::STATUS_HELP)]
     Status(crate::attach::args::StatusArgs),
+    /// Have the process that steers an interface read its file of settings again
+    #[cfg(target_os = "linux")]
+    #[command(after_help = crate::attach::args::RELOAD_HELP)]
+    Reload(crate::attach::args::ReloadArgs),
+    /// Say what is wrong in a file of settings of attach
+    #[cfg(target_os = "linux")]
+    #[command(after_help = crate::attach::args::CHECK_CONFIG_HELP)]
+    CheckConfig(crate::attach::args::CheckConfigArgs),
     /// Print the completions of a shell
     #[command(after_help = AFTER_HELP)]
     Completions {

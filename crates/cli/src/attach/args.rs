@@ -1,18 +1,33 @@
-//! The command line of `attach` and `status` as it was typed.
+//! The command lines of `attach` and the verbs beside it as they were typed.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
 pub(crate) const ATTACH_HELP: &str = "\
-The interface is steered while this command runs; it ends with Ctrl-C or SIGTERM, and whatever ends it,
-packets flow as without it from then on and nothing stays attached. Needs root, or CAP_NET_ADMIN,
-CAP_BPF and CAP_PERFMON.
-Exit codes: 0 it was attached, or --check found nothing in the way; 1 an error; 2 wrong usage.";
+The interface is steered while this command runs; it ends with Ctrl-C, SIGTERM or `rxsteer detach`, and
+whatever ends it, packets flow as without it from then on and nothing stays attached. SIGHUP reads the
+file of --config again; without one it ends the command. Needs root, or CAP_NET_ADMIN, CAP_BPF and
+CAP_PERFMON.
+Exit codes: 0 it was attached and told to end, or --check found nothing in the way; 1 an error, also if
+the interface goes away; 2 wrong usage.";
+
+pub(crate) const DETACH_HELP: &str = "\
+Asks the process that steers the interface to end, and waits until nothing is attached any more. One that
+does not listen gets SIGTERM. After a kill nothing is left to detach, and that is said.
+Exit codes: 0 nothing is attached now; 1 an error.";
 
 pub(crate) const STATUS_HELP: &str = "\
 Shows the interfaces of this network namespace that some rxsteer steers now. Needs root.
 Exit codes: 0 all went well, also if nothing is attached; 1 an error.";
+
+pub(crate) const RELOAD_HELP: &str = "\
+Does what SIGHUP does, and says what came of it. Settings that are wrong change nothing.
+Exit codes: 0 the settings of the file are in force; 1 they are not, or nothing is attached.";
+
+pub(crate) const CHECK_CONFIG_HELP: &str = "\
+Says what is wrong in the file, with line and column; if all is well, what it comes to on this host.
+Exit codes: 0 it may be used; 1 it may not.";
 
 /// What `attach` is told.
 #[derive(Args, Clone, Debug, Default)]
@@ -41,19 +56,62 @@ pub struct AttachArgs {
     /// Hear the sockets of all network namespaces, not only of the interface's
     #[arg(long)]
     pub all_namespaces: bool,
+    /// Serve metrics for Prometheus there, at /metrics: 127.0.0.1:9477, or :9477 for all
+    /// addresses [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<String>,
     /// The same settings as TOML, one key a flag: interface, cpus, mode, policy, table-entries, qsize,
-    /// all-namespaces; a flag goes before it
+    /// all-namespaces, metrics; a flag goes before it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// Say what would work and what would not; attach nothing
     #[arg(long)]
     pub check: bool,
+    /// With --check: JSON with a schema version
+    #[arg(short, long, requires = "check")]
+    pub json: bool,
+}
+
+/// What `detach` is told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DetachArgs {
+    /// Interface that is to be let go
+    #[arg(value_name = "IFACE", required_unless_present = "all", conflicts_with = "all")]
+    pub interface: Option<String>,
+    /// All interfaces of this network namespace that some rxsteer steers
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// What `reload` is told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ReloadArgs {
+    /// Interface whose process reads its file again
+    #[arg(value_name = "IFACE")]
+    pub interface: String,
+}
+
+/// What `check-config` is told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CheckConfigArgs {
+    /// The file
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
 }
 
 /// What `status` is told.
-#[derive(Args, Clone, Copy, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct StatusArgs {
-    /// JSON with a schema version
+    /// Only this interface
+    #[arg(value_name = "IFACE")]
+    pub interface: Option<String>,
+    /// JSON with a schema version; with --watch one object a line
     #[arg(short, long)]
     pub json: bool,
+    /// Again and again, with what happened in a second; until Ctrl-C [default of SECONDS: 1]
+    #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+    pub watch: Option<f64>,
+    /// With --watch: how often [default: without end]
+    #[arg(short = 'n', long, value_name = "COUNT", requires = "watch")]
+    pub iterations: Option<u64>,
 }

@@ -1,15 +1,16 @@
 //! From what was typed, or stands in a file, to the settings of an attachment.
 
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 use rxsteer_core::CpuSet;
 use rxsteer_core::cpu::CpuStates;
 use rxsteer_kernel::Settings;
-use serde::Deserialize;
 
 use super::args::AttachArgs;
-use crate::args::checked::UsageError;
+use super::given::{Given, Word};
 use crate::args::quantity;
 
 /// The settings, and what was left out of them.
@@ -19,114 +20,170 @@ pub struct Asked {
     pub settings: Settings,
     /// CPUs that were asked for and cannot take packets, with the reasons; empty if there are none.
     pub left_out: String,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
 }
 
-/// The settings in a file: the flags without their dashes.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-struct File {
-    interface: Option<String>,
-    cpus: Option<String>,
-    mode: Option<String>,
-    policy: Option<String>,
-    table_entries: Option<Count>,
-    qsize: Option<Count>,
-    all_namespaces: bool,
-}
+/// All that is wrong with what was typed or stands in the file, a line each.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Wrong(pub Vec<String>);
 
-/// A number as TOML has it, or as a flag takes it.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(untagged)]
-enum Count {
-    Number(i64),
-    Text(String),
-}
-
-impl Count {
-    fn text(self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Text(text) => text,
-        }
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
     }
 }
+
+impl std::error::Error for Wrong {}
 
 impl Asked {
     /// Checks what was typed, on a host with these CPUs; `read` returns the text of a file.
     ///
     /// # Errors
-    /// [`UsageError`] with the flag, also for what stands in the file.
+    /// All that is wrong, each with the flag or the place in the file.
     pub fn new(
         args: &AttachArgs,
         host: &CpuStates,
         read: impl FnOnce(&Path) -> std::io::Result<String>,
-    ) -> Result<Self, UsageError> {
-        let file = match &args.config {
-            Some(path) => file(path, read)?,
-            None => File::default(),
+    ) -> Result<Self, Wrong> {
+        let typed = Given::from_args(args);
+        let given = match &args.config {
+            Some(path) => typed.or(file(path, read)?),
+            None => typed,
         };
-        let interface = args.interface.clone().or(file.interface);
-        let interface = interface.ok_or_else(|| usage("IFACE", "name an interface"))?;
-        let (cpus, left_out) = cpus(args.cpus.as_deref().or(file.cpus.as_deref()), host)?;
-        let mut settings = Settings::new(interface, cpus);
-        if let Some(mode) = args.mode.as_deref().or(file.mode.as_deref()) {
-            settings.mode = mode.parse().map_err(|error| usage("--mode", error))?;
+        if given.get("interface").is_none() {
+            return Err(Wrong(vec!["IFACE: name an interface".to_owned()]));
         }
-        if let Some(policy) = args.policy.as_deref().or(file.policy.as_deref()) {
-            settings.policy = policy.parse().map_err(|error| usage("--policy", error))?;
+        Self::of(&given, host)
+    }
+
+    /// Checks a file by itself; an interface need not be named there.
+    ///
+    /// # Errors
+    /// All that is wrong in it.
+    pub fn of_file(
+        path: &Path,
+        host: &CpuStates,
+        read: impl FnOnce(&Path) -> std::io::Result<String>,
+    ) -> Result<Self, Wrong> {
+        Self::of(&file(path, read)?, host)
+    }
+
+    fn of(given: &Given, host: &CpuStates) -> Result<Self, Wrong> {
+        let mut wrong = Vec::new();
+        let mut keep = |word: &Word, error: String| wrong.push(format!("{}: {error}", word.place));
+        let mut cpus = (host.serving(), String::new());
+        if let Some(word) = given.get("cpus") {
+            match usable(&word.text, host) {
+                Ok(these) => cpus = these,
+                Err(error) => keep(word, error),
+            }
         }
-        let count =
-            |flag, typed: &Option<String>, filed: Option<Count>, range: RangeInclusive<u32>| {
-                match typed.clone().or(filed.map(Count::text)) {
-                    None => Ok(None),
-                    Some(text) => number(flag, &text, range).map(Some),
+        let interface = given.get("interface").map_or("", |word| &word.text);
+        let mut settings = Settings::new(interface, cpus.0);
+        if let Some(word) = given.get("interface")
+            && let Err(error) = interface_name(&word.text)
+        {
+            keep(word, error.to_owned());
+        }
+        if let Some(word) = given.get("mode") {
+            match word.text.parse() {
+                Ok(mode) => settings.mode = mode,
+                Err(error) => keep(word, format!("{error}")),
+            }
+        }
+        if let Some(word) = given.get("policy") {
+            match word.text.parse() {
+                Ok(policy) => settings.policy = policy,
+                Err(error) => keep(word, format!("{error}")),
+            }
+        }
+        for (key, range, into) in [
+            ("table-entries", Settings::ALLOWED_ENTRIES, &mut settings.table_entries),
+            ("qsize", Settings::ALLOWED_PACKETS, &mut settings.queue_packets),
+        ] {
+            if let Some(word) = given.get(key) {
+                match number(&word.text, range) {
+                    Ok(number) => *into = number,
+                    Err(error) => keep(word, error),
                 }
-            };
-        let range = Settings::ALLOWED_ENTRIES;
-        let entries = count("--table-entries", &args.table_entries, file.table_entries, range)?;
-        settings.table_entries = entries.unwrap_or(settings.table_entries);
-        let packets = count("--qsize", &args.qsize, file.qsize, Settings::ALLOWED_PACKETS)?;
-        settings.queue_packets = packets.unwrap_or(settings.queue_packets);
-        settings.all_namespaces = args.all_namespaces || file.all_namespaces;
-        Ok(Self { settings, left_out })
+            }
+        }
+        settings.all_namespaces = given.is_on("all-namespaces");
+        let mut metrics = None;
+        if let Some(word) = given.get("metrics") {
+            match address(&word.text) {
+                Ok(address) => metrics = Some(address),
+                Err(error) => keep(word, error),
+            }
+        }
+        if wrong.is_empty() {
+            Ok(Self { settings, left_out: cpus.1, metrics })
+        } else {
+            Err(Wrong(wrong))
+        }
     }
 }
 
-fn file(
-    path: &Path,
-    read: impl FnOnce(&Path) -> std::io::Result<String>,
-) -> Result<File, UsageError> {
-    let at = |error: String| usage("--config", format_args!("{}: {error}", path.display()));
-    let text = read(path).map_err(|error| at(error.to_string()))?;
-    toml::from_str(&text).map_err(|error| at(error.to_string().trim_end().to_owned()))
+fn file(path: &Path, read: impl FnOnce(&Path) -> std::io::Result<String>) -> Result<Given, Wrong> {
+    let text = read(path).map_err(|error| Wrong(vec![format!("{}: {error}", path.display())]))?;
+    Given::from_toml(path, &text).map_err(Wrong)
 }
 
-fn cpus(asked: Option<&str>, host: &CpuStates) -> Result<(CpuSet, String), UsageError> {
-    let wanted = match asked.unwrap_or("housekeeping") {
+/// The kernel's rule for names of interfaces (ip-link(8)), which also keeps them out of paths.
+fn interface_name(name: &str) -> Result<(), &'static str> {
+    let is_fine = (1..16).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace());
+    if is_fine { Ok(()) } else { Err("no interface can have that name") }
+}
+
+/// Returns the CPUs of a set that can take packets, and those that cannot with the reasons.
+fn usable(asked: &str, host: &CpuStates) -> Result<(CpuSet, String), String> {
+    let wanted = match asked {
         "all" => return Ok((host.online, String::new())),
         "housekeeping" => return Ok((host.serving(), String::new())),
-        list => CpuSet::from_list(list).map_err(|error| usage("--cpus", error))?,
+        list => CpuSet::from_list(list).map_err(|error| error.to_string())?,
     };
     let usable = host.usable(&wanted);
     if let Some(refusal) = usable.refusal() {
-        return Err(usage("--cpus", refusal));
+        return Err(refusal.to_string());
     }
     Ok((usable.cpus, usable.dropped.to_string()))
 }
 
-fn number(flag: &'static str, text: &str, range: RangeInclusive<u32>) -> Result<u32, UsageError> {
-    let value = quantity(text).map_err(|error| usage(flag, error))?;
+fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    let value = quantity(text).map_err(|error| error.to_string())?;
     match u32::try_from(value) {
         Ok(value) if range.contains(&value) => Ok(value),
-        _ => {
-            let (least, most) = range.into_inner();
-            Err(usage(flag, format_args!("{value} is not from {least} to {most}")))
-        }
+        _ => Err(format!("{value} is not from {} to {}", range.start(), range.end())),
     }
 }
 
-fn usage(flag: &'static str, message: impl std::fmt::Display) -> UsageError {
-    UsageError { flag, message: message.to_string() }
+/// Reads an address as `--web.listen-address` of the exporters of Prometheus has it: without a host it
+/// means all addresses.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = |port: &str| port.parse::<u16>().ok();
+    let found = match text.rsplit_once(':') {
+        Some(("", number)) => port(number).map(|port| (any(), port).into()),
+        Some(("localhost", number)) => {
+            port(number).map(|port| (IpAddr::V4(Ipv4Addr::LOCALHOST), port).into())
+        }
+        _ => text.parse().ok(),
+    };
+    found.ok_or_else(|| {
+        format!("{text:?} is not ADDRESS:PORT, such as 127.0.0.1:9477, [::1]:9477 or :9477")
+    })
+}
+
+/// Returns the address that stands for all: of IPv6, which takes IPv4 as well, where there is IPv6.
+fn any() -> IpAddr {
+    if Path::new("/proc/net/if_inet6").exists() {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
+    }
 }
 
 #[cfg(test)]
@@ -135,10 +192,14 @@ mod tests {
 
     use super::*;
 
-    fn asked(args: &AttachArgs, file: &str) -> Result<Asked, String> {
+    fn host() -> CpuStates {
         let mut host = CpuStates::all(4);
         host.isolated.insert(rxsteer_core::CpuId(3));
-        let asked = Asked::new(args, &host, |_| Ok(file.to_owned()));
+        host
+    }
+
+    fn asked(args: &AttachArgs, file: &str) -> Result<Asked, String> {
+        let asked = Asked::new(args, &host(), |_| Ok(file.to_owned()));
         asked.map_err(|error| error.to_string())
     }
 
@@ -151,7 +212,7 @@ mod tests {
         let plain = asked(&eth0(), "").unwrap();
         let cpus = CpuSet::from_list("0-2").unwrap();
         assert_eq!(plain.settings, Settings::new("eth0", cpus));
-        assert_eq!(plain.left_out, "");
+        assert_eq!((plain.left_out.as_str(), plain.metrics), ("", None));
         assert_eq!(asked(&AttachArgs::default(), "").unwrap_err(), "IFACE: name an interface");
     }
 
@@ -165,7 +226,7 @@ mod tests {
         };
         let file = "interface = 'eth1'\nmode = 'native'\npolicy = 'rps'\nqsize = 5\n\
                     table-entries = '8k'\ncpus = '1,3,9'\nall-namespaces = true\n";
-        let Asked { settings, left_out } = asked(&args, file).unwrap();
+        let Asked { settings, left_out, .. } = asked(&args, file).unwrap();
         assert_eq!((settings.interface.as_str(), settings.mode), ("eth1", Mode::Skb));
         assert_eq!((settings.policy, settings.all_namespaces), (LivePolicy::Rps, true));
         assert_eq!((settings.queue_packets, settings.table_entries), (1024, 8192));
@@ -174,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_with_its_flag_and_place() {
+    fn what_cannot_be_used_is_refused_with_its_flag() {
         let wrong = |change: fn(&mut AttachArgs)| {
             let mut args = eth0();
             change(&mut args);
@@ -183,16 +244,59 @@ mod tests {
         assert!(wrong(|a| a.cpus = Some("3".into())).starts_with("--cpus: no usable CPU left"));
         assert!(wrong(|a| a.cpus = Some("1-".into())).starts_with("--cpus: "));
         assert!(wrong(|a| a.mode = Some("hw".into())).ends_with("there are auto, native, skb"));
-        assert_eq!(
-            wrong(|a| a.qsize = Some("16385".into())),
-            "--qsize: 16385 is not from 1 to 16384"
-        );
+        // loxilb-io/loxilb#661: refused here, never by the kernel.
+        for (packets, said) in [
+            ("0", "--qsize: 0 is not from 1 to 16384"),
+            ("16385", "--qsize: 16385 is not from 1 to 16384"),
+        ] {
+            let args = AttachArgs { qsize: Some(packets.into()), ..eth0() };
+            assert_eq!(asked(&args, "").unwrap_err(), said);
+        }
+        assert!(wrong(|a| a.qsize = Some("abc".into())).starts_with("--qsize: "));
         assert_eq!(
             wrong(|a| a.table_entries = Some("268435456".into())),
             "--table-entries: 268435456 is not from 8 to 16777216"
         );
+        for name in ["", "..", "a/b", "sixteen-letters-", "a b"] {
+            let args = AttachArgs { interface: Some(name.into()), ..AttachArgs::default() };
+            assert_eq!(asked(&args, "").unwrap_err(), "IFACE: no interface can have that name");
+        }
+    }
+
+    #[test]
+    fn all_that_is_wrong_in_a_file_is_told_at_once_with_its_place() {
+        let said = Asked::of_file(Path::new("x.toml"), &host(), |_| {
+            Ok("mode = 'hw'\nqsize = 0\npolicy = 'rps'\nmetrics = '9477'\n".to_owned())
+        });
+        let Wrong(lines) = said.unwrap_err();
+        assert_eq!(
+            lines,
+            [
+                "x.toml:1:8: mode: there are auto, native, skb",
+                "x.toml:2:9: qsize: 0 is not from 1 to 16384",
+                "x.toml:4:11: metrics: \"9477\" is not ADDRESS:PORT, such as 127.0.0.1:9477, [::1]:9477 \
+                 or :9477"
+            ]
+        );
         let args = AttachArgs { config: Some("x.toml".into()), ..eth0() };
         let said = asked(&args, "mode = 'skb'\ncpu = '1'\n").unwrap_err();
-        assert!(said.starts_with("--config: x.toml: ") && said.contains("line 2"), "{said}");
+        assert_eq!(said, "x.toml:2:1: cpu: there is no such key; did you mean cpus?");
+        let gone = Asked::of_file(Path::new("x.toml"), &host(), |_| {
+            Err(std::io::Error::from(std::io::ErrorKind::NotFound))
+        });
+        assert_eq!(gone.unwrap_err().0, ["x.toml: entity not found"]);
+    }
+
+    #[test]
+    fn addresses_are_read_as_exporters_do() {
+        let read = |text| address(text).map(|address| address.to_string()).unwrap_or_default();
+        assert_eq!(read("127.0.0.1:9477"), "127.0.0.1:9477");
+        assert_eq!(read("[::1]:9477"), "[::1]:9477");
+        assert_eq!(read("localhost:80"), "127.0.0.1:80");
+        let all = address(":9100").unwrap();
+        assert!(all.ip().is_unspecified() && all.port() == 9100, "{all}");
+        for text in ["", "9100", ":", ":x", ":65536", "127.0.0.1", "eth0:9100", "::1:9100x"] {
+            assert!(address(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,27 +1,34 @@
-//! The verbs `attach` and `status`: steering of a real interface, and a look at it.
+//! The verbs `attach`, `detach`, `status`, `reload` and `check-config`: steering of a real interface,
+//! and dealing with it.
 
 pub mod args;
+mod check;
 pub mod checked;
+mod config;
+mod control;
+mod detach;
+mod given;
+mod metrics;
+mod notify;
+mod service;
 mod status;
 
 use std::io::Write as _;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::path::Path;
 
 use anyhow::Context as _;
-use rxsteer_kernel::{Attachment, Weight, check_attachment, host_cpus, look_at_interface};
+use rxsteer_kernel::{Attachment, Settings, Weight, host_cpus, look_at_interface};
 
+pub use config::{run_check_config, run_reload};
+pub use detach::run as run_detach;
 pub use status::run as run_status;
 
 use self::args::AttachArgs;
 use self::checked::Asked;
+use self::metrics::Server;
+use self::service::{Inbox, Service};
+use crate::Exit;
 use crate::terminal::Terminal;
-use crate::{Exit, interrupt};
-
-/// How often the tables are looked after, and how soon an end is seen.
-const TURN: Duration = Duration::from_millis(200);
-/// Turns between two looks at the tables.
-const TURNS_OF_UPKEEP: u32 = 10;
 
 /// Attaches to an interface until it is told to end.
 ///
@@ -29,20 +36,28 @@ const TURNS_OF_UPKEEP: u32 = 10;
 /// Wrong usage, and the step that failed.
 pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     let host = host_cpus().context("cannot ask for the CPUs of this host")?;
-    let Asked { settings, left_out } = Asked::new(args, &host, read_bounded)?;
+    let Asked { settings, left_out, metrics } = Asked::new(args, &host, read_bounded)?;
     if !left_out.is_empty() {
         terminal.note(format_args!("--cpus: {left_out}"));
     }
     if args.check {
-        return check(&settings, terminal);
+        return check::run(&settings, args.json, terminal);
     }
     for finding in look_at_interface(&settings) {
         if finding.weight > Weight::Fine {
             terminal.note(format_args!("{}: {}", finding.about, finding.text));
         }
     }
-    let end = interrupt::watch();
-    let mut attachment = Attachment::new(settings)?;
+    // Before anything is attached: who asked for metrics wants to know that there are none.
+    let metrics = metrics.map(Server::bind).transpose()?;
+    if let Some(server) = metrics.as_ref().filter(|server| !server.address().ip().is_loopback()) {
+        terminal.note(format_args!(
+            "metrics: whoever reaches {} can read the counters",
+            server.address()
+        ));
+    }
+    let inbox = Inbox::new()?;
+    let attachment = Attachment::new(settings)?;
     let settings = attachment.settings();
     let mut out = terminal.results();
     writeln!(
@@ -54,32 +69,35 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
         settings.cpus.list(),
         settings.table_entries
     )?;
+    if let Some(server) = &metrics {
+        writeln!(out, "metrics at http://{}/metrics", server.address())?;
+    }
     out.flush()?;
+    drop(out);
     let is_heard = attachment.hears_close() || settings.policy.name() != "flow-aware";
     if !is_heard {
         terminal
             .note("no cgroup hierarchy of version 2: flows of closed UDP sockets grow old instead");
     }
-    let mut turn = 0u32;
-    while !end.load(Ordering::Relaxed) && attachment.has_interface() {
-        std::thread::sleep(TURN);
-        turn = turn.wrapping_add(1);
-        if turn.is_multiple_of(TURNS_OF_UPKEEP) {
-            attachment.maintain();
-        }
-    }
-    let is_gone = !attachment.has_interface();
-    let interface = attachment.settings().interface.clone();
-    let counters = attachment.counters()?;
-    drop(attachment);
-    writeln!(out, "detached; {} packets seen", counters.seen())?;
-    out.flush()?;
-    anyhow::ensure!(!is_gone, "the interface {interface} is gone from this network namespace");
-    Ok(Exit::Fine)
+    Service::new(attachment, args, terminal, inbox)?.run(metrics)
+}
+
+/// Returns settings by their keys, as they would be typed.
+fn keys_of(settings: &Settings) -> Vec<(String, String)> {
+    let pairs = [
+        ("interface", settings.interface.clone()),
+        ("cpus", settings.cpus.list().to_string()),
+        ("mode", settings.mode.name().to_owned()),
+        ("policy", settings.policy.name().to_owned()),
+        ("table-entries", settings.table_entries.to_string()),
+        ("qsize", settings.queue_packets.to_string()),
+        ("all-namespaces", settings.all_namespaces.to_string()),
+    ];
+    pairs.map(|(key, value)| (key.to_owned(), value)).into()
 }
 
 /// Reads a settings file of at most 1 MiB.
-fn read_bounded(path: &std::path::Path) -> std::io::Result<String> {
+fn read_bounded(path: &Path) -> std::io::Result<String> {
     use std::io::Read as _;
     let most = rxsteer_lab::config::MAX_BYTES as u64;
     let mut text = String::new();
@@ -88,22 +106,4 @@ fn read_bounded(path: &std::path::Path) -> std::io::Result<String> {
         return Err(std::io::Error::other("the file is larger than 1 MiB"));
     }
     Ok(text)
-}
-
-/// Says what an attachment would meet.
-fn check(settings: &rxsteer_kernel::Settings, terminal: &Terminal) -> anyhow::Result<Exit> {
-    let findings = check_attachment(settings);
-    let mut out = terminal.results();
-    for finding in &findings {
-        let word = match finding.weight {
-            Weight::Fine => "fine",
-            Weight::Note => "note",
-            Weight::Warns => "WARN",
-            Weight::Blocks => "NO",
-        };
-        writeln!(out, "{word:<5} {:<15} {}", finding.about, finding.text)?;
-    }
-    out.flush()?;
-    let worst = findings.iter().map(|finding| finding.weight).max();
-    Ok(if worst == Some(Weight::Blocks) { Exit::Error } else { Exit::Fine })
 }

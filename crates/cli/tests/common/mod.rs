@@ -1,6 +1,9 @@
 //! Running the command and looking at what it says.
 #![allow(dead_code, reason = "each test uses a part")]
 
+#[cfg(target_os = "linux")]
+pub(crate) mod live;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use aya::programs::ProgramError;
 
-use super::OnInterface;
+use super::{Holder, OnInterface};
 use crate::Capability;
 use crate::btf::BtfError;
 
@@ -23,11 +23,15 @@ pub enum AttachError {
     Netlink(#[source] io::Error),
     /// Another program is there.
     #[error(
-        "{} has an XDP program already: {} (number {}, {} mode); it is left alone. Remove it first, \
-         with what put it there",
-        .0.interface, named(&.0.program), .0.id, .0.mode
+        "{} has an XDP program already: {} (number {}, {} mode{}); it is left alone. {}",
+        .on.interface, named(&.on.program), .on.id, .on.mode, held_by(.holders), way_out(.on)
     )]
-    Occupied(OnInterface),
+    Occupied {
+        /// The program.
+        on: OnInterface,
+        /// Who holds it, as far as it can be told.
+        holders: Vec<Holder>,
+    },
     /// No CPU may take packets.
     #[error("no CPU is left that may take packets")]
     NoCpu,
@@ -114,13 +118,34 @@ fn named(program: &str) -> &str {
     if program.is_empty() { "one without a name" } else { program }
 }
 
+fn held_by(holders: &[Holder]) -> String {
+    let holders: Vec<String> = holders.iter().map(ToString::to_string).collect();
+    if holders.is_empty() { String::new() } else { format!(", held by {}", holders.join(", ")) }
+}
+
+/// Returns what may be done about a program that is there already.
+fn way_out(on: &OnInterface) -> String {
+    let OnInterface { interface, program, .. } = on;
+    if on.is_ours() {
+        format!("End that one by `rxsteer detach {interface}`, or take over with --replace")
+    } else if program.starts_with("xdp_dispatch") {
+        "That is the dispatcher of libxdp, which runs several programs one after the other and stays when \
+         their processes end. It is not joined: there, a program stays attached when its process is \
+         killed, and those after one that redirects packets see none of them. Unload its programs \
+         first (`xdp-loader unload --all` and the interface)"
+            .to_owned()
+    } else {
+        "Remove it first, with what put it there".to_owned()
+    }
+}
+
 /// Returns what an error of attaching usually means, with a separator in front.
 fn advice(said: &io::Error) -> &'static str {
     match said.raw_os_error() {
         Some(libc::EOPNOTSUPP) => "; the driver has no native XDP: --mode skb works with every one",
         Some(libc::EINVAL | libc::ERANGE) => {
             "; drivers refuse an MTU whose packets do not fit in one page, and receive offloads such \
-             as LRO: lower the MTU or turn lro off, or use --mode skb"
+             as LRO: lower the MTU or turn lro off, or use --mode skb (--check looks at both)"
         }
         Some(libc::EBUSY | libc::EEXIST) => "; another program took the interface just now",
         Some(libc::ENOSPC) => {
@@ -139,14 +164,25 @@ mod tests {
     fn errors_say_what_may_be_done() {
         let other = OnInterface {
             interface: "eth0".into(),
+            index: 2,
             id: 7,
             mode: AttachedMode::Native,
             program: "xdp_filter".into(),
         };
-        let said = AttachError::Occupied(other).to_string();
-        assert!(said.starts_with(
-            "eth0 has an XDP program already: xdp_filter (number 7, native mode); it is left alone."
-        ));
+        let by = |on: &OnInterface, holders| {
+            AttachError::Occupied { on: on.clone(), holders }.to_string()
+        };
+        assert_eq!(
+            by(&other, Vec::new()),
+            "eth0 has an XDP program already: xdp_filter (number 7, native mode); it is left alone. Remove \
+             it first, with what put it there"
+        );
+        let ours = OnInterface { program: "rxsteer_steer".into(), ..other.clone() };
+        let said = by(&ours, vec![Holder { pid: 12, command: "rxsteer".into() }]);
+        assert!(said.contains("native mode, held by process 12 (rxsteer)); "), "{said}");
+        assert!(said.ends_with("`rxsteer detach eth0`, or take over with --replace"), "{said}");
+        let dispatcher = OnInterface { program: "xdp_dispatcher".into(), ..other };
+        assert!(by(&dispatcher, Vec::new()).contains("stays attached when its process is killed"));
         let said = AttachError::Attach {
             interface: "eth0".into(),
             mode: "native",

@@ -5,7 +5,8 @@
 use std::fmt;
 use std::io;
 
-use netlink_packet_route::link::{LinkAttribute, LinkInfo, LinkMessage, LinkXdp};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp};
+use rxsteer_ebpf::program;
 use rxsteer_netlink::{Netlink, Protocol};
 
 /// How a program is attached.
@@ -34,12 +35,22 @@ impl fmt::Display for AttachedMode {
 pub struct OnInterface {
     /// Name of the interface.
     pub interface: String,
+    /// Number of the interface.
+    pub index: u32,
     /// Number of the program, as the kernel gives it.
     pub id: u32,
     /// How it is attached.
     pub mode: AttachedMode,
     /// Name of the program; empty if the kernel does not tell.
     pub program: String,
+}
+
+impl OnInterface {
+    /// Returns whether it is the program that steers, of this version or another. The kernel keeps 15
+    /// bytes of a program's name.
+    pub fn is_ours(&self) -> bool {
+        self.program.len() >= 13 && program::STEER.starts_with(&self.program)
+    }
 }
 
 /// Returns the XDP programs on all interfaces of the namespace of the calling thread.
@@ -49,6 +60,7 @@ pub struct OnInterface {
 pub fn programs_on_interfaces() -> io::Result<Vec<OnInterface>> {
     let mut found = Vec::new();
     for link in links()? {
+        let index = link.header.index;
         let mut name = String::new();
         let mut programs = Vec::new();
         for attribute in link.attributes {
@@ -60,6 +72,7 @@ pub fn programs_on_interfaces() -> io::Result<Vec<OnInterface>> {
         }
         found.extend(programs.into_iter().map(|(id, mode)| OnInterface {
             interface: name.clone(),
+            index,
             id,
             mode,
             program: program_name(id),
@@ -71,22 +84,40 @@ pub fn programs_on_interfaces() -> io::Result<Vec<OnInterface>> {
 /// What a check wants to know of an interface.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Link {
+    pub(super) index: u32,
+    pub(super) name: String,
     pub(super) mtu: u32,
     pub(super) rx_queues: u32,
+    pub(super) tx_queues: u32,
+    pub(super) is_up: bool,
     /// Kind of a virtual device, such as `veth`; empty for others.
     pub(super) kind: String,
+    /// The interface that this one is tied to: the other end of a veth pair, what is below a VLAN.
+    pub(super) peer: Option<u32>,
+    /// The network namespace of that one, by the number that this one has for it; `None`: this one.
+    pub(super) peer_namespace: Option<i32>,
+    /// Bus and name of the device behind it, such as `pci` and `0000:01:00.0`.
+    pub(super) device: Option<(String, String)>,
 }
 
-/// Returns what the kernel says of an interface.
-pub(super) fn link_named(interface: &str) -> io::Result<Option<Link>> {
-    for message in links()? {
-        let mut link = Link::default();
-        let mut is_it = false;
+impl Link {
+    fn read(message: LinkMessage) -> Self {
+        let mut link = Self {
+            index: message.header.index,
+            is_up: message.header.flags.contains(LinkFlags::Up),
+            ..Self::default()
+        };
+        let (mut bus, mut device) = (None, None);
         for attribute in message.attributes {
             match attribute {
-                LinkAttribute::IfName(name) => is_it = name == interface,
+                LinkAttribute::IfName(name) => link.name = name,
                 LinkAttribute::Mtu(mtu) => link.mtu = mtu,
                 LinkAttribute::NumRxQueues(count) => link.rx_queues = count,
+                LinkAttribute::NumTxQueues(count) => link.tx_queues = count,
+                LinkAttribute::Link(index) => link.peer = Some(index).filter(|index| *index != 0),
+                LinkAttribute::LinkNetNsId(id) => link.peer_namespace = Some(id),
+                LinkAttribute::ParentDevName(name) => device = Some(name),
+                LinkAttribute::ParentDevBusName(name) => bus = Some(name),
                 LinkAttribute::LinkInfo(infos) => {
                     for info in infos {
                         if let LinkInfo::Kind(kind) = info {
@@ -97,11 +128,14 @@ pub(super) fn link_named(interface: &str) -> io::Result<Option<Link>> {
                 _ => {}
             }
         }
-        if is_it {
-            return Ok(Some(link));
-        }
+        link.device = bus.zip(device);
+        link
     }
-    Ok(None)
+}
+
+/// Returns what the kernel says of all interfaces of the namespace of the calling thread.
+pub(super) fn all_links() -> io::Result<Vec<Link>> {
+    Ok(links()?.into_iter().map(Link::read).collect())
 }
 
 /// Returns the number of an interface of the namespace of the calling thread.

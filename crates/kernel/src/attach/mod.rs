@@ -14,9 +14,12 @@ mod cpus;
 mod error;
 mod generation;
 mod handover;
+mod holders;
 mod interface;
 mod maps;
 mod memory;
+mod own;
+mod peer;
 mod settings;
 mod status;
 
@@ -36,7 +39,9 @@ pub use check::{Finding, Weight, check_attachment, look_at_interface};
 pub use counters::{Counters, CpuCounters};
 pub use error::AttachError;
 pub use handover::Handover;
+pub use holders::{Holder, holders};
 pub use interface::{AttachedMode, OnInterface, programs_on_interfaces};
+pub use own::KernelSteering;
 pub use settings::{LivePolicy, Mode, NoSuchChoice, Settings};
 pub use status::{Status, StatusError, status};
 
@@ -215,7 +220,7 @@ fn free_interface(name: &str) -> Result<u32, AttachError> {
     let index = index_of(name).ok_or_else(|| AttachError::NoInterface(name.to_owned()))?;
     let there = programs_on_interfaces().map_err(AttachError::Netlink)?;
     match there.into_iter().find(|this| this.interface == name) {
-        Some(other) => Err(AttachError::Occupied(other)),
+        Some(on) => Err(AttachError::Occupied { holders: holders(on.id), on }),
         None => Ok(index),
     }
 }

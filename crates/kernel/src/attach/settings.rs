@@ -47,6 +47,15 @@ impl fmt::Display for NoSuchChoice {
 impl std::error::Error for NoSuchChoice {}
 
 impl Mode {
+    /// Returns the mode's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Native => "native",
+            Self::Skb => "skb",
+        }
+    }
+
     /// Returns whether this is a way to be attached that was asked for.
     pub(super) const fn allows(self, mode: AttachedMode) -> bool {
         match self {
@@ -61,12 +70,9 @@ impl FromStr for Mode {
     type Err = NoSuchChoice;
 
     fn from_str(text: &str) -> Result<Self, NoSuchChoice> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "native" => Ok(Self::Native),
-            "skb" => Ok(Self::Skb),
-            _ => Err(NoSuchChoice("auto, native, skb")),
-        }
+        let found =
+            [Self::Auto, Self::Native, Self::Skb].into_iter().find(|mode| mode.name() == text);
+        found.ok_or(NoSuchChoice("auto, native, skb"))
     }
 }
 

@@ -6,7 +6,7 @@ use aya::maps::{MapData, MapInfo};
 use aya::programs::ProgramInfo;
 use rxsteer_core::CpuId;
 use rxsteer_core::steer::Aware;
-use rxsteer_ebpf::{Config, MAX_CPUS, map, program};
+use rxsteer_ebpf::{Config, MAX_CPUS, map};
 
 use super::error::AttachError;
 use super::maps::{Maps, array, in_map};
@@ -53,12 +53,7 @@ pub enum StatusError {
 /// [`StatusError`]; asking needs `CAP_SYS_ADMIN`.
 pub fn status() -> Result<Vec<Status>, StatusError> {
     let there = programs_on_interfaces().map_err(AttachError::Netlink)?;
-    there.into_iter().filter(is_ours).map(of).collect()
-}
-
-/// The kernel keeps 15 bytes of a program's name.
-fn is_ours(on: &OnInterface) -> bool {
-    !on.program.is_empty() && program::STEER.starts_with(&on.program) && on.program.len() >= 13
+    there.into_iter().filter(OnInterface::is_ours).map(of).collect()
 }
 
 fn of(on: OnInterface) -> Result<Status, StatusError> {

@@ -1,0 +1,264 @@
+//! What was typed and what stands in the file, as words that know where they are from.
+//!
+//! Always true: each key of the file is a flag without its dashes, and a flag goes before it.
+//! Elsewhere: what the words mean ([`super::checked`]).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::args::AttachArgs;
+
+/// What a key of the file may hold.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    /// A text, a number, or a list of these.
+    Word,
+    /// `true` or `false`.
+    Switch,
+}
+
+/// The keys of the file.
+pub(super) const KEYS: [(&str, Kind); 8] = [
+    ("interface", Kind::Word),
+    ("cpus", Kind::Word),
+    ("mode", Kind::Word),
+    ("policy", Kind::Word),
+    ("table-entries", Kind::Word),
+    ("qsize", Kind::Word),
+    ("all-namespaces", Kind::Switch),
+    ("metrics", Kind::Word),
+];
+
+/// Where a word stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Place {
+    /// On the command line.
+    Flag(&'static str),
+    /// In a file.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Line and column, both from 1.
+        at: (usize, usize),
+        /// The key.
+        key: &'static str,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag("interface") => f.write_str("IFACE"),
+            Self::Flag(key) => write!(f, "--{key}"),
+            Self::File { path, at: (line, column), key } => {
+                write!(f, "{}:{line}:{column}: {key}", path.display())
+            }
+        }
+    }
+}
+
+/// A word and its place.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Word {
+    /// The word; `true` for a switch that is on.
+    pub(super) text: String,
+    /// Where it stands.
+    pub(super) place: Place,
+}
+
+/// Words by their keys.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Given(BTreeMap<&'static str, Word>);
+
+impl Given {
+    /// Takes what was typed.
+    pub(super) fn from_args(args: &AttachArgs) -> Self {
+        let is_on = |switch: bool| switch.then(|| "true".to_owned());
+        let typed = [
+            ("interface", args.interface.clone()),
+            ("cpus", args.cpus.clone()),
+            ("mode", args.mode.clone()),
+            ("policy", args.policy.clone()),
+            ("table-entries", args.table_entries.clone()),
+            ("qsize", args.qsize.clone()),
+            ("all-namespaces", is_on(args.all_namespaces)),
+            ("metrics", args.metrics.clone()),
+        ];
+        let words = typed
+            .into_iter()
+            .filter_map(|(key, text)| Some((key, Word { text: text?, place: Place::Flag(key) })));
+        Self(words.collect())
+    }
+
+    /// Takes what stands in a file.
+    ///
+    /// # Errors
+    /// All that is wrong, a line each, with its line and column.
+    pub(super) fn from_toml(path: &Path, text: &str) -> Result<Self, Vec<String>> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or((1, 1), |span| position(text, &span));
+            vec![format!("{}:{}:{}: {}", path.display(), at.0, at.1, error.message())]
+        })?;
+        let mut words = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for (key, value) in table.get_ref() {
+            let at = position(text, &key.span());
+            let name = key.get_ref().as_ref();
+            let Some((key, kind)) = KEYS.into_iter().find(|(this, _)| *this == name) else {
+                let hint = nearest(name).map_or_else(
+                    || format!("there are {}", KEYS.map(|(key, _)| key).join(", ")),
+                    |key| format!("did you mean {key}?"),
+                );
+                wrong.push(format!(
+                    "{}:{}:{}: {name}: there is no such key; {hint}",
+                    path.display(),
+                    at.0,
+                    at.1
+                ));
+                continue;
+            };
+            let at = position(text, &value.span());
+            let place = Place::File { path: path.to_owned(), at, key };
+            match word(value.get_ref(), kind) {
+                Ok(text) => {
+                    words.insert(key, Word { text, place });
+                }
+                Err(expected) => wrong.push(format!("{place}: must be {expected}")),
+            }
+        }
+        if wrong.is_empty() { Ok(Self(words)) } else { Err(wrong) }
+    }
+
+    /// Adds the words of `other` for keys that have none here.
+    pub(super) fn or(mut self, other: Self) -> Self {
+        for (key, word) in other.0 {
+            self.0.entry(key).or_insert(word);
+        }
+        self
+    }
+
+    /// Returns the word of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&Word> {
+        debug_assert!(KEYS.iter().any(|(this, _)| *this == key), "{key} is not a key");
+        self.0.get(key)
+    }
+
+    /// Returns whether a switch is on.
+    pub(super) fn is_on(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|word| word.text == "true")
+    }
+}
+
+/// Returns a value as it would be typed, or what it should have been.
+fn word(value: &DeValue<'_>, kind: Kind) -> Result<String, &'static str> {
+    const WORD: &str = "a text or a number";
+    match (kind, value) {
+        (Kind::Switch, DeValue::Boolean(on)) => Ok(on.to_string()),
+        (Kind::Switch, _) => Err("true or false"),
+        (Kind::Word, DeValue::String(text)) => Ok(text.to_string()),
+        (Kind::Word, DeValue::Integer(number)) => {
+            let number = i64::from_str_radix(number.as_str(), number.radix());
+            number.map(|number| number.to_string()).map_err(|_| "a number of at most 63 bits")
+        }
+        (Kind::Word, DeValue::Array(list)) => {
+            let words = list.iter().map(|value| match value.get_ref() {
+                DeValue::Array(_) => Err("a text, a number, or a list of these"),
+                value => word(value, kind),
+            });
+            Ok(words.collect::<Result<Vec<_>, _>>()?.join(","))
+        }
+        (Kind::Word, _) => Err(WORD),
+    }
+}
+
+/// Returns line and column of the start of a span, in characters and from 1.
+fn position(text: &str, span: &Range<usize>) -> (usize, usize) {
+    let before = text.get(..span.start).unwrap_or(text);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    (before.matches('\n').count() + 1, line.chars().count() + 1)
+}
+
+/// Returns the key that was probably meant.
+fn nearest(name: &str) -> Option<&'static str> {
+    /// Below this two words have little in common.
+    const ALIKE: f64 = 0.8;
+    let name = name.replace('_', "-").to_lowercase();
+    let likeness = |key: &str| strsim::jaro_winkler(&name, key);
+    let best = KEYS.into_iter().map(|(key, _)| (likeness(key), key));
+    best.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(alike, _)| *alike >= ALIKE).map(|(_, key)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> Vec<String> {
+        Given::from_toml(Path::new("x.toml"), text).unwrap_err()
+    }
+
+    #[test]
+    fn every_unknown_key_is_told_with_its_place_and_what_was_meant() {
+        assert_eq!(
+            wrong("mode = 'skb'\ncpu = '1'\n\n  table_entries = 5\n"),
+            [
+                "x.toml:2:1: cpu: there is no such key; did you mean cpus?",
+                "x.toml:4:3: table_entries: there is no such key; did you mean table-entries?"
+            ]
+        );
+        let far = wrong("zzz = 1");
+        assert!(far[0].contains("there are interface, cpus, mode"), "{far:?}");
+        assert!(wrong("[eth0]\nmode = 'skb'")[0].starts_with("x.toml:1:2: eth0: "));
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_and_broken_toml_are_told_with_their_place() {
+        assert_eq!(
+            wrong("mode = true\nall-namespaces = 'yes'\n"),
+            [
+                "x.toml:2:18: all-namespaces: must be true or false",
+                "x.toml:1:8: mode: must be a text or a number"
+            ]
+        );
+        assert!(wrong("mode = \n")[0].starts_with("x.toml:1:"), "{:?}", wrong("mode = \n"));
+        assert!(wrong("mode = 'a'\nmode = 'b'\n")[0].starts_with("x.toml:2:1: "));
+    }
+
+    #[test]
+    fn numbers_texts_and_lists_become_words() {
+        let text =
+            "qsize = 0x400\ncpus = [0, '2-3']\ntable-entries = '8k'\nall-namespaces = false\n";
+        let given = Given::from_toml(Path::new("x.toml"), text).unwrap();
+        let word = |key| given.get(key).map(|word| word.text.as_str());
+        assert_eq!((word("qsize"), word("cpus")), (Some("1024"), Some("0,2-3")));
+        assert_eq!((word("table-entries"), word("mode")), (Some("8k"), None));
+        assert!(!given.is_on("all-namespaces"));
+    }
+
+    #[test]
+    fn a_flag_goes_before_the_file() {
+        let args = AttachArgs { mode: Some("skb".into()), ..AttachArgs::default() };
+        let file = Given::from_toml(Path::new("x.toml"), "mode = 'native'\nqsize = 5").unwrap();
+        let given = Given::from_args(&args).or(file);
+        let mode = given.get("mode").unwrap();
+        assert_eq!((mode.text.as_str(), mode.place.to_string().as_str()), ("skb", "--mode"));
+        assert_eq!(given.get("qsize").unwrap().place.to_string(), "x.toml:2:9: qsize");
+    }
+
+    #[test]
+    fn every_key_is_a_flag() {
+        use clap::CommandFactory as _;
+        let command = crate::args::Cli::command();
+        let attach = command.find_subcommand("attach").unwrap();
+        for (key, kind) in KEYS {
+            let flag = attach
+                .get_arguments()
+                .find(|flag| flag.get_long() == Some(key) || flag.get_id().as_str() == key);
+            let takes_value = flag.unwrap().get_action().takes_values();
+            assert_eq!(takes_value, kind == Kind::Word, "{key}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What was counted, as metrics in the text format of Prometheus.
+//!
+//! Labels are the device, the policy, CPUs, classes and reasons: their number does not grow with
+//! flows. Counters are those of the attachment, from its beginning.
+//!
+//! Source: the text-based exposition format 0.0.4 of Prometheus and its page on naming.
+
+mod http;
+
+use std::time::Duration;
+
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::{Encoder as _, TextEncoder};
+use rxsteer_core::steer::{Class, Reason};
+use rxsteer_core::table::Recorded;
+use rxsteer_kernel::Counters;
+
+pub(super) use http::Server;
+
+/// What is served, at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Scrape {
+    pub(super) device: String,
+    pub(super) policy: &'static str,
+    pub(super) mode: String,
+    pub(super) counters: Counters,
+    pub(super) flows: [usize; 2],
+    pub(super) table_entries: u32,
+    pub(super) uptime: Duration,
+    /// Reloads that were taken, and those that were refused.
+    pub(super) reloads: [u64; 2],
+}
+
+/// Labels and the value.
+type Sample<'a> = (Vec<(&'a str, String)>, f64);
+
+impl Scrape {
+    /// Returns the text.
+    pub(super) fn text(&self) -> Result<Vec<u8>, prometheus::Error> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.families(), &mut text)?;
+        Ok(text)
+    }
+
+    fn families(&self) -> Vec<MetricFamily> {
+        let counters = &self.counters;
+        let policy = || ("policy", self.policy.to_owned());
+        let of = |class: Class, reason: Reason| counters.packets[class.index()][reason.index()];
+        let each_class = |sum: &dyn Fn(Class) -> u64| -> Vec<Sample<'_>> {
+            let sample =
+                |class: Class| (vec![("class", class.name().to_owned())], sum(class) as f64);
+            Class::ALL.into_iter().map(sample).collect()
+        };
+        let of_class = |reasons: &'static [Reason]| {
+            each_class(&|class| reasons.iter().map(|reason| of(class, *reason)).sum())
+        };
+        let packets = Class::ALL.into_iter().flat_map(|class| {
+            Reason::ALL.into_iter().map(move |reason| {
+                let labels = vec![
+                    policy(),
+                    ("class", class.name().to_owned()),
+                    ("reason", reason.name().to_owned()),
+                ];
+                (labels, of(class, reason) as f64)
+            })
+        });
+        let cpus = |value: &dyn Fn(&rxsteer_kernel::CpuCounters) -> u64| -> Vec<Sample<'_>> {
+            let all = counters.cpus.iter();
+            all.map(|(cpu, of_cpu)| (vec![("cpu", cpu.to_string())], value(of_cpu) as f64))
+                .collect()
+        };
+        let drops = counters.cpus.iter().flat_map(|(cpu, of_cpu)| {
+            [
+                ("queue_full", of_cpu.lost_full),
+                ("refused", of_cpu.lost_refused),
+                ("no_memory", of_cpu.lost_memory),
+            ]
+            .map(|(reason, lost)| {
+                (vec![("cpu", cpu.to_string()), ("reason", reason.to_owned())], lost as f64)
+            })
+        });
+        let arrived = counters.arrived.iter();
+        let arrived = arrived.map(|(cpu, n)| (vec![("cpu", cpu.to_string())], *n as f64)).collect();
+        let records = Recorded::NAMES.iter().zip(counters.records);
+        let records =
+            records.map(|(name, n)| (vec![("result", (*name).to_owned())], n as f64)).collect();
+        let tables = |values: [f64; 2]| {
+            let named = ["tcp", "udp"].into_iter().zip(values);
+            named.map(|(table, value)| (vec![("table", table.to_owned())], value)).collect()
+        };
+        let reloads = ["taken", "refused"].into_iter().zip(self.reloads);
+        let reloads = reloads.map(|(result, n)| (vec![("result", result.to_owned())], n as f64));
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        vec![
+            self.counter(
+                "packets_total",
+                "Packets by class and the reason of their CPU; each packet has one.",
+                packets.collect(),
+            ),
+            self.counter(
+                "rfs_hit_total",
+                "Packets of flows that the table knows.",
+                of_class(&[Reason::Hit, Reason::Held, Reason::Beside]),
+            ),
+            self.counter(
+                "rfs_miss_total",
+                "Packets for which the table was asked and had no flow.",
+                of_class(&[Reason::Miss]),
+            ),
+            self.counter(
+                "rfs_move_blocked_total",
+                "Packets that went to the former CPU of their flow, for order, after its reader moved.",
+                of_class(&[Reason::Held]),
+            ),
+            self.counter(
+                "rps_fallback_total",
+                "Packets that were spread by hash.",
+                of_class(&[Reason::Miss, Reason::NoFlow, Reason::Spilled]),
+            ),
+            self.counter(
+                "overload_drops_total",
+                "Packets dropped early, for sockets without room.",
+                vec![(
+                    vec![("reason", Reason::Shed.name().to_owned())],
+                    counters.reason(Reason::Shed) as f64,
+                )],
+            ),
+            self.counter("received_total", "Packets by the CPU on which they came in.", arrived),
+            self.counter(
+                "processed_total",
+                "Packets by the CPU that processed them after steering.",
+                cpus(&|cpu| cpu.taken),
+            ),
+            self.counter(
+                "cpumap_drops_total",
+                "Packets lost between the decision and their CPU.",
+                drops.collect(),
+            ),
+            self.gauge("cpumap_queue_len", "Packets that wait for a CPU.", cpus(&|cpu| cpu.waiting())),
+            self.counter(
+                "flow_records_total",
+                "What came of hearing a socket read or write.",
+                records,
+            ),
+            self.gauge("flow_table_flows", "Flows in a table.", tables(self.flows.map(|n| n as f64))),
+            self.gauge(
+                "flow_table_entries",
+                "Flows that a table can hold.",
+                tables([f64::from(self.table_entries); 2]),
+            ),
+            self.counter(
+                "config_reload_total",
+                "Times that the file of settings was read again.",
+                reloads.collect(),
+            ),
+            self.gauge(
+                "attached_seconds",
+                "Time since the attachment.",
+                vec![(Vec::new(), self.uptime.as_secs_f64().floor())],
+            ),
+            self.gauge(
+                "build_info",
+                "Version of the command that steers, how it is attached, and what decides.",
+                vec![(vec![("version", version), ("mode", self.mode.clone()), policy()], 1.0)],
+            ),
+        ]
+    }
+
+    fn counter(&self, name: &str, help: &str, samples: Vec<Sample<'_>>) -> MetricFamily {
+        self.family(name, help, MetricType::COUNTER, samples)
+    }
+
+    fn gauge(&self, name: &str, help: &str, samples: Vec<Sample<'_>>) -> MetricFamily {
+        self.family(name, help, MetricType::GAUGE, samples)
+    }
+
+    fn family(
+        &self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        samples: Vec<Sample<'_>>,
+    ) -> MetricFamily {
+        let metric = |(labels, value): Sample<'_>| {
+            let device = ("device", self.device.clone());
+            let pairs = std::iter::once(device).chain(labels).map(|(name, value)| {
+                let mut pair = LabelPair::default();
+                pair.set_name(name.to_owned());
+                pair.set_value(value);
+                pair
+            });
+            let mut metric = Metric::from_label(pairs.collect());
+            if kind == MetricType::COUNTER {
+                let mut counter = Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+            } else {
+                let mut gauge = Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
+            }
+            metric
+        };
+        let mut family = MetricFamily::default();
+        family.set_name(format!("rxsteer_{name}"));
+        family.set_help(help.to_owned());
+        family.set_field_type(kind);
+        family.set_metric(samples.into_iter().map(metric).collect());
+        family
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_parse::Value;
+    use rxsteer_core::CpuId;
+    use rxsteer_kernel::CpuCounters;
+
+    use super::*;
+
+    fn scrape() -> Scrape {
+        let mut counters = Counters::default();
+        for (n, reason) in Reason::ALL.into_iter().enumerate() {
+            counters.packets[Class::Udp.index()][reason.index()] = 1 << n;
+        }
+        let of_cpu = CpuCounters { sent: 9, taken: 7, lost_full: 2, ..CpuCounters::default() };
+        counters.cpus = vec![(CpuId(0), CpuCounters::default()), (CpuId(3), of_cpu)];
+        counters.arrived = vec![(CpuId(0), 255)];
+        Scrape {
+            // The kernel allows both in a name.
+            device: "a\"\\b".into(),
+            policy: "flow-aware",
+            mode: "native".into(),
+            counters,
+            flows: [1, 2],
+            table_entries: 64,
+            uptime: Duration::from_millis(2500),
+            reloads: [3, 1],
+        }
+    }
+
+    /// Reads the text by a parser that is not ours.
+    fn parsed(scrape: &Scrape) -> prometheus_parse::Scrape {
+        let text = String::from_utf8(scrape.text().unwrap()).unwrap();
+        let lines = text.lines().map(|line| Ok(line.to_owned()));
+        prometheus_parse::Scrape::parse(lines).unwrap()
+    }
+
+    #[test]
+    fn another_parser_reads_every_sample_with_its_kind_and_labels() {
+        let scrape = scrape();
+        let text = String::from_utf8(scrape.text().unwrap()).unwrap();
+        let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+        let parsed = parsed(&scrape);
+        assert_eq!(parsed.samples.len(), samples);
+        assert!(samples > 40, "{text}");
+        let mut seen = std::collections::BTreeSet::new();
+        for sample in &parsed.samples {
+            assert!(sample.metric.starts_with("rxsteer_"), "{sample:?}");
+            assert!(parsed.docs.contains_key(&sample.metric), "{sample:?} has no help");
+            let is_counter = matches!(sample.value, Value::Counter(_));
+            // The rule of names: a counter ends so, and nothing else does.
+            assert_eq!(is_counter, sample.metric.ends_with("_total"), "{sample:?}");
+            assert!(is_counter || matches!(sample.value, Value::Gauge(_)), "{sample:?}");
+            assert!(seen.insert(format!("{} {:?}", sample.metric, sorted(sample))), "{sample:?}");
+        }
+    }
+
+    fn sorted(sample: &prometheus_parse::Sample) -> std::collections::BTreeMap<String, String> {
+        sample.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    #[test]
+    fn the_documentation_lists_every_metric_and_no_other() {
+        let documented = include_str!("../../../../../docs/attach.md");
+        let names: std::collections::BTreeSet<&str> = documented
+            .split('`')
+            .filter(|word| word.starts_with("rxsteer_") && !word.contains('*'))
+            .collect();
+        let families = scrape().families();
+        let ours: std::collections::BTreeSet<&str> =
+            families.iter().map(MetricFamily::name).collect();
+        assert_eq!(names, ours);
+    }
+
+    #[test]
+    fn the_sum_over_reasons_is_all_packets() {
+        let parsed = parsed(&scrape());
+        let sum: f64 = parsed
+            .samples
+            .iter()
+            .filter(|sample| sample.metric == "rxsteer_packets_total")
+            .map(|sample| match sample.value {
+                Value::Counter(value) => value,
+                _ => f64::NAN,
+            })
+            .sum();
+        assert!((sum - 255.0).abs() < f64::EPSILON, "{sum}");
+    }
+
+    #[test]
+    fn a_quote_in_the_name_of_a_device_is_escaped() {
+        let text = String::from_utf8(scrape().text().unwrap()).unwrap();
+        assert!(
+            text.contains(r#"rxsteer_cpumap_queue_len{cpu="3",device="a\"\\b"} 2"#)
+                || text.contains(r#"rxsteer_cpumap_queue_len{device="a\"\\b",cpu="3"} 2"#),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,395 @@
+//! The process that steers as a service: its control socket, signals, service manager, metrics, and
+//! what it may do. Needs root; without it a test says so and ends.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::linux::fs::MetadataExt as _;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use common::live::{Steering, has_tool, inside, pair, status, until};
+use common::{rxsteer, scratch};
+use rxsteer_testbed::{Pair, PairSpec};
+
+/// Returns the control sockets of the receiver's namespace.
+fn sockets(pair: &Pair) -> Vec<PathBuf> {
+    let number = || std::fs::metadata("/proc/thread-self/ns/net").unwrap().st_ino();
+    let ours = format!("{}-", pair.sink.run(number).unwrap());
+    let all = std::fs::read_dir("/run/rxsteer").into_iter().flatten().flatten();
+    let all = all.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours));
+    all.map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn detach_ends_the_process_and_says_when_there_is_nothing_to_do() {
+    let test = "detach_ends_the_process_and_says_when_there_is_nothing_to_do";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let nothing = "nothing is attached to rx0 in this network namespace: nothing to do\n";
+    let said = inside(&pair, "detach rx0");
+    assert_eq!((said.code, said.out.as_str()), (0, nothing));
+    let mut steering = Steering::new(&pair.sink, "attach rx0", |_| {});
+    until(|| sockets(&pair), |sockets| sockets.len() == 1);
+    let said = inside(&pair, "detach rx0");
+    assert_eq!((said.code, said.out.as_str()), (0, "rx0 detached; 0 packets seen\n"), "{said:?}");
+    // When it returns, nothing is attached any more.
+    assert_eq!(inside(&pair, "detach rx0").out, nothing);
+    let end = steering.end();
+    assert_eq!((end.code, end.out.as_str()), (0, "detached; 0 packets seen\n"), "{end:?}");
+    assert!(sockets(&pair).is_empty());
+
+    let mut steering = Steering::new(&pair.sink, "attach rx0", |_| {});
+    assert!(inside(&pair, "detach --all").out.starts_with("rx0 detached"));
+    assert_eq!(steering.end().code, 0);
+    let said = inside(&pair, "detach --all");
+    assert_eq!(said.out, "nothing is attached in this network namespace: nothing to do\n");
+}
+
+#[test]
+fn a_killed_process_leaves_nothing_to_detach_and_its_socket_is_taken_away() {
+    let test = "a_killed_process_leaves_nothing_to_detach_and_its_socket_is_taken_away";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let mut steering = Steering::new(&pair.sink, "attach rx0", |_| {});
+    let left = until(|| sockets(&pair), |sockets| sockets.len() == 1);
+    steering.signal("KILL");
+    assert_eq!(steering.end().code, -1);
+    // The kernel closes what a process held as part of its end, some of it a moment later.
+    let said = until(|| inside(&pair, "detach rx0"), |said| said.out.contains("nothing to do"));
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(sockets(&pair), left, "nobody has taken it away yet");
+    // Another interface's process takes it away.
+    let _steering = Steering::new(&pair.sink, "attach lo --mode skb", |_| {});
+    let now = until(|| sockets(&pair), |sockets| *sockets != left);
+    assert!(!now.contains(&left[0]), "{now:?}");
+}
+
+#[test]
+fn a_process_that_hangs_is_looked_at_without_it_and_named() {
+    let test = "a_process_that_hangs_is_looked_at_without_it_and_named";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let mut steering = Steering::new(&pair.sink, "attach rx0", |_| {});
+    steering.signal("STOP");
+    let one = status(&pair);
+    assert_eq!((&one["process"], &one["packets"]), (&serde_json::Value::Null, &0.into()));
+    let pid = steering.child.id();
+    assert_eq!(one["held_by"], serde_json::json!([pid]));
+    let text = inside(&pair, "status").out;
+    assert!(text.contains(&format!("does not answer; held by process {pid} (rxsteer)")), "{text}");
+    let said = inside(&pair, "detach rx0");
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains(&format!("`kill -9 {pid}` detaches it at once")), "{said:?}");
+    steering.signal("CONT");
+    assert_eq!(steering.end().code, 0, "it was sent SIGTERM");
+}
+
+#[test]
+fn an_interface_that_goes_away_ends_its_process_with_an_error() {
+    let test = "an_interface_that_goes_away_ends_its_process_with_an_error";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let mut steering = Steering::new(&pair.sink, "attach rx0", |_| {});
+    pair.sink.remove_device(Pair::SINK_DEVICE).unwrap();
+    let said = steering.end();
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("the interface rx0 is gone from this network namespace"), "{said:?}");
+    assert!(said.out.starts_with("detached; "), "{said:?}");
+    assert!(sockets(&pair).is_empty());
+}
+
+#[test]
+fn every_polite_signal_detaches() {
+    let test = "every_polite_signal_detaches";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    // Without a file there is nothing to read again: a closed terminal ends it.
+    for signal in ["INT", "TERM", "HUP"] {
+        let mut steering = Steering::new(&pair.sink, "attach rx0", |_| {});
+        steering.signal(signal);
+        let said = steering.end();
+        assert_eq!(said.code, 0, "{signal}: {said:?}");
+        assert!(said.out.starts_with("detached; "), "{signal}: {said:?}");
+        let left = inside(&pair, "status --json").out;
+        assert_eq!(left, "{\"attached\":[],\"schema_version\":1}\n", "{signal}");
+    }
+}
+
+#[test]
+fn wrong_settings_change_nothing_and_say_so() {
+    let test = "wrong_settings_change_nothing_and_say_so";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let file = scratch("reload").join("rx0.toml");
+    std::fs::write(&file, "qsize = 512\n").unwrap();
+    let line = format!("attach rx0 --config {}", file.display());
+    let mut steering = Steering::new(&pair.sink, &line, |_| {});
+    let process = || status(&pair)["process"].clone();
+    until(process, |process| process["settings"]["qsize"] == "512");
+
+    std::fs::write(&file, "qsize = 512\npolcy = 'rps'\n").unwrap();
+    let said = inside(&pair, "reload rx0");
+    assert_eq!(said.code, 1, "{said:?}");
+    let why = "rx0.toml:2:1: polcy: there is no such key; did you mean policy?";
+    assert!(said.err.contains(why) && said.err.contains("the settings stay as they were"));
+    steering.signal("HUP");
+    let after = until(process, |process| process["reloads_failed"] == 2);
+    assert_eq!((&after["settings"]["qsize"], &after["reloads"]), (&"512".into(), &0.into()));
+    assert!(after["reload_error"].as_str().unwrap().contains(why), "{after}");
+
+    std::fs::write(&file, "qsize = 512\n# as before\n").unwrap();
+    let said = inside(&pair, "reload rx0");
+    assert_eq!((said.code, said.out.as_str()), (0, "settings read again: nothing has changed\n"));
+    assert_eq!(process()["reload_error"], serde_json::Value::Null);
+
+    // Good ones are in force when `reload` returns, and the counters go on.
+    let program = status(&pair)["program_id"].clone();
+    let file_now = "qsize = 512\ntable-entries = '2k'\npolicy = 'rps'\n";
+    std::fs::write(&file, file_now).unwrap();
+    let said = inside(&pair, "reload rx0");
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.starts_with("settings read again and in force"), "{said:?}");
+    let now = status(&pair);
+    assert_eq!(
+        (&now["process"]["settings"]["policy"], &now["table_entries"]),
+        (&"rps".into(), &2048.into())
+    );
+    assert_ne!(now["program_id"], program);
+    // What cannot change says so, and the rest stays as it was.
+    std::fs::write(&file, format!("{file_now}mode = 'skb'\n")).unwrap();
+    let said = inside(&pair, "reload rx0");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("the mode cannot change while packets are steered"), "{said:?}");
+    assert_eq!(process()["settings"]["policy"], "rps");
+    steering.signal("TERM");
+    let said = steering.end();
+    assert_eq!(said.code, 0);
+    assert!(said.err.contains(why), "{said:?}");
+    assert_eq!(inside(&pair, "reload rx0").code, 1);
+}
+
+/// A service manager's socket, and what was told there.
+struct Manager {
+    socket: UnixDatagram,
+}
+
+impl Manager {
+    /// Returns the fields of the next message, except those of the line for people.
+    fn next(&self) -> BTreeMap<String, String> {
+        let mut bytes = [0; 4096];
+        let len = self.socket.recv(&mut bytes).unwrap();
+        let text = std::str::from_utf8(&bytes[..len]).unwrap();
+        let fields = text.lines().map(|line| line.split_once('=').unwrap());
+        fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Returns the next message with this field.
+    fn told(&self, field: &str) -> BTreeMap<String, String> {
+        // Signs of life come between, as often as they like.
+        loop {
+            let message = self.next();
+            if message.contains_key(field) {
+                return message;
+            }
+            let is_life = message.contains_key("WATCHDOG") || message.keys().eq(["STATUS"]);
+            assert!(is_life, "{message:?} instead of {field}");
+        }
+    }
+}
+
+#[test]
+fn the_service_manager_is_told_what_it_waits_for() {
+    // sd_notify(3)
+    let test = "the_service_manager_is_told_what_it_waits_for";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let dir = scratch("notify");
+    let (path, file) = (dir.join("socket"), dir.join("rx0.toml"));
+    std::fs::write(&file, "").unwrap();
+    let manager = Manager { socket: UnixDatagram::bind(&path).unwrap() };
+    manager.socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let line = format!("attach rx0 --config {}", file.display());
+    let mut steering = Steering::new(&pair.sink, &line, |command| {
+        command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000");
+    });
+    let ready = manager.told("READY");
+    assert_eq!(ready["READY"], "1");
+    assert!(ready["STATUS"].starts_with("rx0 in native mode, flow-aware, CPUs "), "{ready:?}");
+    for _ in 0..2 {
+        assert_eq!(manager.told("WATCHDOG")["WATCHDOG"], "1");
+    }
+    let before = monotonic_us();
+    steering.signal("HUP");
+    let reloading = manager.told("RELOADING");
+    let since: u64 = reloading["MONOTONIC_USEC"].parse().unwrap();
+    let now = monotonic_us() + 10_000;
+    assert!((before..=now).contains(&since), "{reloading:?} from {before} to {now}");
+    assert_eq!(manager.told("READY")["READY"], "1");
+    steering.signal("TERM");
+    assert_eq!(manager.told("STOPPING")["STOPPING"], "1");
+    assert_eq!(steering.end().code, 0);
+}
+
+/// Returns the clock of the service manager as the kernel tells it, rounded down to 10 ms.
+fn monotonic_us() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap();
+    let seconds = text.split(' ').next().unwrap().replace('.', "");
+    seconds.parse::<u64>().unwrap() * 10_000
+}
+
+/// Asks for the metrics in the receiver's namespace.
+fn scraped(pair: &Pair, address: &str) -> (String, prometheus_parse::Scrape) {
+    let ask = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = pair.sink.run(ask).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let lines = body.lines().map(|line| Ok(line.to_owned()));
+    (head.to_owned(), prometheus_parse::Scrape::parse(lines).unwrap())
+}
+
+#[test]
+fn metrics_say_what_status_says() {
+    let test = "metrics_say_what_status_says";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let mut steering =
+        Steering::new(&pair.sink, "attach rx0 --metrics 127.0.0.1:9477 --policy rps", |_| {});
+    for n in 0..25u8 {
+        let send = || {
+            let socket = std::net::UdpSocket::bind((Pair::SOURCE_V4, 0)).unwrap();
+            socket.send_to(&[n], (Pair::SINK_V4, 9)).unwrap();
+        };
+        pair.source.run(send).unwrap();
+    }
+    let processed = |one: &serde_json::Value| -> u64 {
+        let cpus = one["by_cpu"].as_array().unwrap();
+        cpus.iter().map(|cpu| cpu["taken"].as_u64().unwrap()).sum()
+    };
+    let told = until(|| status(&pair), |one| processed(one) == 25);
+    let (head, scrape) = scraped(&pair, "127.0.0.1:9477");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
+    let value = |sample: &prometheus_parse::Sample| match sample.value {
+        prometheus_parse::Value::Counter(value) | prometheus_parse::Value::Gauge(value) => value,
+        _ => panic!("{sample:?}"),
+    };
+    let of = |name: &str| -> Vec<_> {
+        scrape.samples.iter().filter(|sample| sample.metric == name).collect()
+    };
+    let packets = of("rxsteer_packets_total");
+    assert!(!packets.is_empty());
+    for sample in &packets {
+        let (class, reason) = (&sample.labels["class"], &sample.labels["reason"]);
+        assert_eq!(told["classes"][class][reason].as_f64(), Some(value(sample)), "{sample:?}");
+        assert_eq!([&sample.labels["device"], &sample.labels["policy"]], ["rx0", "rps"]);
+    }
+    assert!((packets.iter().map(|sample| value(sample)).sum::<f64>() - 25.0).abs() < 0.5);
+    for sample in of("rxsteer_processed_total") {
+        let number: u64 = sample.labels["cpu"].parse().unwrap();
+        let of_cpu = |cpu: &&serde_json::Value| cpu["cpu"] == number;
+        let told = told["by_cpu"].as_array().unwrap().iter().find(of_cpu).unwrap();
+        assert_eq!(told["taken"].as_f64(), Some(value(sample)), "{sample:?}");
+    }
+    assert_eq!(told["process"]["metrics"], "127.0.0.1:9477");
+
+    // Who does not ask keeps nobody from being answered, and steering goes on.
+    let idle: Vec<TcpStream> = (0..4)
+        .map(|_| pair.sink.run(|| TcpStream::connect("127.0.0.1:9477").unwrap()).unwrap())
+        .collect();
+    assert!(scraped(&pair, "127.0.0.1:9477").0.starts_with("HTTP/1.1 200 "));
+    drop(idle);
+    // An address that is taken is refused before anything is attached.
+    let said = inside(&pair, "attach lo --mode skb --metrics 127.0.0.1:9477");
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("--metrics: cannot listen on 127.0.0.1:9477"), "{said:?}");
+    steering.signal("TERM");
+    assert_eq!(steering.end().code, 0);
+}
+
+#[test]
+fn three_capabilities_are_enough_and_two_are_not() {
+    let test = "three_capabilities_are_enough_and_two_are_not";
+    if !has_tool(test, "setpriv") {
+        return;
+    }
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    // As the service's unit says it: nothing but these, and no way to more.
+    let with = |capabilities: &[&str]| {
+        let plus: Vec<String> = capabilities.iter().map(|name| format!("+{name}")).collect();
+        let list = format!("-all,{}", plus.join(","));
+        let mut command = Command::new("setpriv");
+        command.args(["--no-new-privs", "--inh-caps", &list, "--bounding-set", &list]);
+        command.args(["--securebits", "+noroot", "--ambient-caps", &list]);
+        command.arg(env!("CARGO_BIN_EXE_rxsteer"));
+        command
+    };
+    let start = || {
+        let mut command = with(&["net_admin", "bpf", "perfmon"]);
+        command.args(["attach", "rx0", "--mode", "native"]);
+        Steering::start(command, &|_| {})
+    };
+    let mut steering = pair.sink.run(start).unwrap();
+    let pid = steering.child.id();
+    let proc_status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    // capabilities(7): 12, 38, 39.
+    assert!(proc_status.contains("\nCapEff:\t000000c000001000\n"), "{proc_status}");
+    let one = status(&pair);
+    assert_eq!((&one["mode"], &one["process"]["pid"]), (&"native".into(), &pid.into()));
+    steering.signal("TERM");
+    assert_eq!(steering.end().code, 0);
+    for (have, lacks) in [
+        (["bpf", "perfmon"], "CAP_NET_ADMIN"),
+        (["net_admin", "perfmon"], "CAP_BPF"),
+        (["net_admin", "bpf"], "CAP_PERFMON"),
+    ] {
+        let run = || with(&have).args(["attach", "rx0"]).output().unwrap();
+        let output = pair.sink.run(run).unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains(&format!("this process lacks {lacks}: ")), "{err}");
+    }
+}
+
+#[test]
+fn the_unit_of_the_service_says_what_the_command_does() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let unit = std::fs::read_to_string(root.join("contrib/rxsteer@.service")).unwrap();
+    let value = |key: &str| -> String {
+        let lines = unit.lines().filter_map(|line| line.split_once('='));
+        let found: Vec<&str> =
+            lines.filter(|(this, _)| *this == key).map(|(_, value)| value).collect();
+        assert_eq!(found.len(), 1, "{key}: {found:?}");
+        found[0].to_owned()
+    };
+    // The three of the test above.
+    for key in ["CapabilityBoundingSet", "AmbientCapabilities"] {
+        assert_eq!(value(key), "CAP_NET_ADMIN CAP_BPF CAP_PERFMON");
+    }
+    for key in ["ExecStart", "ExecReload"] {
+        let line = value(key).replace("/usr/bin/rxsteer ", "").replace("%i", "eth0");
+        let words: Vec<&str> = line.split(' ').collect();
+        // Every word is one that the command knows, by its own help.
+        let help = rxsteer(&format!("{} --help", words[0]));
+        assert_eq!(help.code, 0, "{key}: {help:?}");
+        for flag in words.iter().filter(|word| word.starts_with("--")) {
+            assert!(help.out.contains(flag), "{key}: {flag}");
+        }
+    }
+    let test = "the_unit_of_the_service_says_what_the_command_does";
+    if !has_tool(test, "systemd-analyze") {
+        return;
+    }
+    // The program of ExecStart must be there; the one under test is.
+    let dir = scratch("unit");
+    let here = unit.replace("/usr/bin/rxsteer", env!("CARGO_BIN_EXE_rxsteer"));
+    let file = dir.join("rxsteer@eth0.service");
+    std::fs::write(&file, here).unwrap();
+    let output = Command::new("systemd-analyze").arg("verify").arg(&file).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    let about_us: Vec<&str> = err.lines().filter(|line| line.contains("rxsteer@")).collect();
+    assert_eq!(about_us, Vec::<&str>::new(), "{err}");
+}
