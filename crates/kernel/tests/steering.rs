@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{
     Rig, assert_sums, connected, disconnect, incoming_cpu, only, receiver, rig, sender, settled,
-    until,
+    tcp_extended, until,
 };
 use rxsteer_core::steer::{Class, Reason};
 use rxsteer_core::table::Recorded;
@@ -144,15 +144,6 @@ fn tagged_packets_are_delivered_and_steered_as_flows_of_their_sockets() {
     let udp = counters.packets[Class::Udp.index()];
     let found = udp[Reason::Hit.index()] + udp[Reason::Held.index()];
     assert_eq!((found, udp[Reason::Miss.index()]), (19, 1), "{counters:?}");
-}
-
-/// Returns a counter of TCP that is not in the standard's tables, of the calling thread's namespace.
-fn tcp_extended(name: &str) -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt: "));
-    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-    let place = names.split(' ').position(|this| this == name).unwrap();
-    values.split(' ').nth(place).unwrap().parse().unwrap()
 }
 
 #[test]

@@ -113,13 +113,13 @@ fn another_process_goes_on_without_a_gap_when_the_first_is_killed() {
     let Some(pair) = pair(test) else { return };
     let cpus: Vec<_> = allowed_cpus().unwrap().iter().collect();
     let mut first = Holder::new(&pair, "first");
-    let load = Load { pair: &pair, cpus: &cpus, stay: 4000, flows: 1 };
+    let load = Load { pair: &pair, cpus: &cpus, stay: 1000, flows: 1 };
     let ((second, seen), outcome) = load.during(|progress| {
-        progress.wait_for(5000);
+        progress.wait_for(2500);
         let second = Holder::new(&pair, &first.says);
-        progress.wait_for(2000);
+        progress.wait_for(1000);
         first.kill();
-        progress.wait_for(5000);
+        progress.wait_for(2500);
         let seen = pair.sink.run(|| status().unwrap()).unwrap();
         (second, seen)
     });

@@ -18,6 +18,7 @@ use rxsteer_core::{CpuId, CpuSet};
 use rxsteer_ebpf::{cpu_state, map, program};
 
 use super::AttachError;
+use super::cpus::make_even;
 use super::generation::{MapFds, Programs};
 use super::maps::in_map;
 use super::memory::StateMemory;
@@ -35,6 +36,9 @@ pub(super) struct Backlogs {
     pub(super) open: CpuSet,
     /// CPUs that work off what waits, and what was sent there when it was last seen to rest.
     leaving: Vec<(CpuId, Option<u64>)>,
+    /// CPUs that were cut off, and what was found waiting there when they came back.
+    gone: Vec<CpuId>,
+    left_behind: u64,
     /// Links of the programs that hear of the queues.
     links: Vec<OwnedFd>,
 }
@@ -48,7 +52,15 @@ impl Backlogs {
         let id = entries.info().map_err(in_map(map::CPUS))?.id();
         fds.set(map::IDS, 0, id)?;
         let entries = CpuMap::try_from(Map::CpuMap(entries)).map_err(in_map(map::CPUS))?;
-        let mut this = Self { states, entries, open: CpuSet::EMPTY, leaving: Vec::new(), links };
+        let mut this = Self {
+            states,
+            entries,
+            open: CpuSet::EMPTY,
+            leaving: Vec::new(),
+            gone: Vec::new(),
+            left_behind: 0,
+            links,
+        };
         for cpu in (0..rxsteer_ebpf::MAX_CPUS as u16).map(CpuId) {
             let state = this.word(cpu, cpu_state::ONLINE);
             if state & cpu_state::TAKES != 0 {
@@ -101,6 +113,13 @@ impl Backlogs {
                 Some(place) => drop(self.leaving.swap_remove(place)),
                 None => self.make(programs, cpu, queue_packets)?,
             }
+            if let Some(place) = self.gone.iter().position(|this| *this == cpu) {
+                // What was left there is taken elsewhere, and must not be waited for.
+                self.gone.swap_remove(place);
+                let left = self.not_taken(cpu);
+                self.left_behind += left;
+                self.states.word(cpu, cpu_state::TAIL).fetch_sub(left, Ordering::SeqCst);
+            }
             self.set(cpu, cpu_state::TAKES);
             self.open.insert(cpu);
         }
@@ -145,6 +164,7 @@ impl Backlogs {
         self.open.remove(cpu);
         self.leaving.retain(|(this, _)| *this != cpu);
         self.close(cpu);
+        self.gone.push(cpu);
     }
 
     /// Takes those CPUs out of use that have worked off what waited. To be called again after a while:
@@ -159,6 +179,38 @@ impl Backlogs {
                 self.leaving.push((cpu, sent));
             }
         }
+        self.make_even();
+    }
+
+    /// The thread of a CPU that went offline takes the rest of its queue on another CPU, which counts as
+    /// taken there: count that as sent there too, or positions there were wrong for good.
+    fn make_even(&mut self) {
+        if self.gone.is_empty() && self.left_behind == 0 {
+            return;
+        }
+        let others: Vec<CpuId> = self.open.iter().collect();
+        // What was taken first, so that what comes in between is not an excess.
+        let excess = |cpu: &CpuId| {
+            let taken = self.word(*cpu, cpu_state::TAKEN);
+            taken.saturating_sub(self.word(*cpu, cpu_state::TAIL))
+        };
+        let excess: Vec<u64> = others.iter().map(excess).collect();
+        let mut waiting = vec![self.left_behind];
+        waiting.extend(self.gone.iter().map(|cpu| self.not_taken(*cpu)));
+        let (less, more) = make_even(&waiting, &excess);
+        self.left_behind -= less[0];
+        for (cpu, count) in self.gone.iter().zip(&less[1..]) {
+            self.states.word(*cpu, cpu_state::TAIL).fetch_sub(*count, Ordering::SeqCst);
+        }
+        for (cpu, count) in others.iter().zip(more) {
+            self.states.word(*cpu, cpu_state::TAIL).fetch_add(count, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns the packets sent to a CPU that it has not taken.
+    fn not_taken(&self, cpu: CpuId) -> u64 {
+        let taken = self.word(cpu, cpu_state::TAKEN);
+        self.word(cpu, cpu_state::TAIL).saturating_sub(taken)
     }
 
     /// The queue is worked off before it goes, whatever is still in it.

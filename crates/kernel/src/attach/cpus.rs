@@ -27,6 +27,23 @@ pub(super) fn turnover(now: &CpuSet, then: &CpuSet, online: &CpuSet) -> Turnover
     Turnover { come: then.difference(now), leave: no_more.difference(&gone), gone }
 }
 
+/// Returns how many packets each CPU that took more than it was sent shall be counted as sent: those
+/// that wait at CPUs that are gone, whose threads run elsewhere now. `waiting` are theirs, `excess` those
+/// of the others; also returned is how many each of the former has less.
+pub(super) fn make_even(waiting: &[u64], excess: &[u64]) -> (Vec<u64>, Vec<u64>) {
+    let count = waiting.iter().sum::<u64>().min(excess.iter().sum());
+    let share = |counts: &[u64]| {
+        let mut left = count;
+        let part = |most: &u64| {
+            let part = left.min(*most);
+            left -= part;
+            part
+        };
+        counts.iter().map(part).collect()
+    };
+    (share(waiting), share(excess))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +68,14 @@ mod tests {
     fn a_cpu_that_is_no_more_asked_for_is_waited_for() {
         let other = turnover(&set("0-1"), &set("1-2"), &set("0-3"));
         assert_eq!((other.come, other.leave, other.gone), (set("2"), set("0"), CpuSet::EMPTY));
+    }
+
+    #[test]
+    fn packets_that_another_cpu_took_are_counted_as_sent_there() {
+        assert_eq!(make_even(&[5], &[0, 3]), (vec![3], vec![0, 3]));
+        assert_eq!(make_even(&[2], &[0, 3]), (vec![2], vec![0, 2]));
+        assert_eq!(make_even(&[1, 4], &[2, 2]), (vec![1, 3], vec![2, 2]));
+        assert_eq!(make_even(&[], &[7]), (vec![], vec![0]));
     }
 
     #[test]

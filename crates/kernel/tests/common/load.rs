@@ -51,7 +51,7 @@ impl Progress {
 
     /// Waits until so many more packets were read.
     pub(crate) fn wait_for(&self, packets: u64) {
-        let (target, end) = (self.read() + packets, Instant::now() + WAIT);
+        let (target, end) = (self.read() + packets, Instant::now() + 3 * WAIT);
         while self.read() < target {
             assert!(Instant::now() < end, "packets do not flow: {} of {target}", self.read());
             std::thread::sleep(Duration::from_millis(1));
@@ -63,7 +63,7 @@ impl Load<'_> {
     /// Lets packets flow while `act` runs; every packet that is sent is then waited for.
     pub(crate) fn during<T>(&self, act: impl FnOnce(&Progress) -> T) -> (T, Outcome) {
         let (receiver, senders) = self.sockets();
-        receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        receiver.set_read_timeout(Some(WAIT)).unwrap();
         enlarge(&receiver);
         let progress = Progress { read: AtomicU64::new(0), has_ended: AtomicBool::new(false) };
         let sent = AtomicU64::new(u64::MAX);
@@ -145,7 +145,8 @@ fn send(senders: &[UdpSocket], progress: &Progress) -> u64 {
             if progress.has_ended.load(Ordering::Acquire) {
                 return sent;
             }
-            std::thread::yield_now();
+            // Not a spin: readers and threads of the kernel want this CPU.
+            std::thread::sleep(Duration::from_micros(50));
         }
         if progress.has_ended.load(Ordering::Acquire) {
             return sent;

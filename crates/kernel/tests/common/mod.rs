@@ -164,3 +164,12 @@ pub(crate) fn settled_of(attachment: &Attachment) -> Counters {
         |counters| counters.cpus.iter().all(|(_, cpu)| cpu.waiting() == 0),
     )
 }
+
+/// Returns a counter of TCP that is not in the standard's tables, of the calling thread's namespace.
+pub(crate) fn tcp_extended(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let place = names.split(' ').position(|this| this == name).unwrap();
+    values.split(' ').nth(place).unwrap().parse().unwrap()
+}
