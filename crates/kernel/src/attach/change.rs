@@ -168,8 +168,8 @@ impl Attachment {
         next.hears_close = next.programs.hear_sockets(settings.policy)?;
         let mut copied = [0; 2];
         if copy {
-            self.backlogs.hold(true);
             copy_sockets(&self.fds, &next.fds)?;
+            self.backlogs.hold(true);
             copied = copy_flows(&self.maps, &next.maps);
         }
         let is_other_policy = settings.policy != self.settings.policy;

@@ -187,8 +187,8 @@ impl Attachment {
     }
 
     /// Goes on with the attachment of another process, with these settings: its programs are replaced
-    /// as by [`change`](Self::change). Tells afterwards, until the other process drops its
-    /// attachment, both hear the sockets, which does no harm.
+    /// as by [`change`](Self::change). Until the other process drops its attachment both hear the
+    /// sockets, which does no harm.
     ///
     /// If the other process is of a version whose maps differ, the interface is taken over without a gap
     /// all the same, but counters and tables begin anew, and packets that wait may be overtaken.
