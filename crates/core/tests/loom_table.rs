@@ -57,7 +57,7 @@ fn race<L: Send + 'static, R: Send + 'static>(
 
 /// Returns the CPU that a probe finds, and checks that the entry is the flow's own.
 fn wanted(table: &Table, hash: FlowHash) -> Option<CpuId> {
-    table.lookup(hash, NOW).entry.map(|(entry, _)| {
+    table.lookup(hash, NOW).entry().map(|(entry, _)| {
         assert_eq!(entry.hash(), hash, "an entry of another flow answered");
         entry.wanted_cpu()
     })
@@ -324,12 +324,12 @@ fn a_placement_and_a_record_do_not_undo_each_other() {
         known,
         |table| table.record(hash(0, 0), CpuId(2), NOW),
         |table| {
-            let (entry, place) = table.lookup(hash(0, 0), NOW).entry.expect("recorded before");
+            let (entry, place) = table.lookup(hash(0, 0), NOW).entry().expect("recorded before");
             table.place(place, entry, CpuId(7), true)
         },
         |table, recorded, placed| {
             assert_eq!(recorded, Recorded::Moved);
-            let (entry, _) = table.lookup(hash(0, 0), NOW).entry.expect("nobody withdraws");
+            let (entry, _) = table.lookup(hash(0, 0), NOW).entry().expect("nobody withdraws");
             assert_eq!(entry.wanted_cpu(), CpuId(2));
             assert_eq!(entry.current_cpu(), placed.then_some(CpuId(7)));
             assert_eq!(entry.is_moving(), placed);

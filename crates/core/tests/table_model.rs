@@ -88,7 +88,7 @@ impl Run {
                 }
             }
             Op::Place(flow, cpu, moving) => {
-                if let Some((entry, place)) = self.table.lookup(hash(flow), now).entry {
+                if let Some((entry, place)) = self.table.lookup(hash(flow), now).entry() {
                     assert!(self.table.place(place, entry, CpuId(cpu), moving));
                     let known = self.model.get_mut(&hash(flow)).unwrap();
                     (known.current, known.moving) = (Some(CpuId(cpu)), moving);
@@ -152,7 +152,7 @@ impl Run {
         let (other, now) = (table(log), Epoch(self.now));
         assert_eq!(self.table.copy_to(&other, now), self.model.len());
         // A smaller table keeps what it has room for; `check` compares what it kept.
-        self.model.retain(|hash, _| other.lookup(*hash, now).entry.is_some());
+        self.model.retain(|hash, _| other.lookup(*hash, now).entry().is_some());
         assert_eq!(other.count(), self.model.len());
         self.table = other;
     }
@@ -163,7 +163,7 @@ impl Run {
             let hash = hash(n);
             let lookup = self.table.lookup(hash, now);
             let known = self.model.get(&hash).filter(|known| self.is_fresh(known));
-            let found = lookup.entry.map(|(entry, _)| {
+            let found = lookup.entry().map(|(entry, _)| {
                 assert_eq!(entry.hash(), hash);
                 Known {
                     wanted: entry.wanted_cpu(),

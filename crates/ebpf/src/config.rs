@@ -11,6 +11,12 @@ pub const MAX_CPUS: usize = 256;
 pub const MAX_QUEUES: u32 = 64;
 /// Slots of the order table of each queue.
 pub const ORDER_SLOTS: usize = 256;
+/// Buckets of the table of ports: room for 8,192.
+pub const PORT_BUCKETS: u32 = 1024;
+/// Words in which the readers of ports are kept in mind.
+pub const READERS: u32 = 8192;
+/// Most local addresses for which packets are dropped early.
+pub const MAX_LOCAL: u32 = 4096;
 
 /// Flag of an array map whose values user space can map into its memory; each starts in a cache
 /// line of its own then, if its size is a multiple of one.

@@ -5,7 +5,7 @@ use aya_ebpf::macros::{btf_tracepoint, cgroup_sock, xdp};
 use aya_ebpf::programs::{BtfTracePointContext, SockContext, XdpContext};
 
 use crate::backlog;
-use crate::sockets;
+use crate::sockets::{self, Said};
 
 /// Sees each packet on the CPU that it was sent to.
 #[xdp(map = "cpumap")]
@@ -50,8 +50,12 @@ pub(crate) fn rxsteer_lost_refused(ctx: BtfTracePointContext) -> i32 {
 pub(crate) fn rxsteer_received(ctx: BtfTracePointContext) -> i32 {
     /// Reads what went wrong with packets sent: says nothing of who receives. As in Linux.
     const MSG_ERRQUEUE: u32 = 0x2000;
-    if ctx.arg::<u32>(2) & MSG_ERRQUEUE == 0 {
-        sockets::spoke(ctx.arg(0));
+    /// Leaves the packet in the queue.
+    const MSG_PEEK: u32 = 0x2;
+    let flags: u32 = ctx.arg(2);
+    if flags & MSG_ERRQUEUE == 0 {
+        let read = flags & MSG_PEEK == 0 && ctx.arg::<i32>(1) >= 0;
+        sockets::spoke(ctx.arg(0), if read { Said::Read } else { Said::Asked });
     }
     0
 }
@@ -59,7 +63,7 @@ pub(crate) fn rxsteer_received(ctx: BtfTracePointContext) -> i32 {
 /// `sock_send_length(sk, ret, flags)`: after each send.
 #[btf_tracepoint(function = "sock_send_length")]
 pub(crate) fn rxsteer_sent(ctx: BtfTracePointContext) -> i32 {
-    sockets::spoke(ctx.arg(0));
+    sockets::spoke(ctx.arg(0), Said::Sent);
     0
 }
 
@@ -69,6 +73,17 @@ pub(crate) fn rxsteer_state(ctx: BtfTracePointContext) -> i32 {
     const TCP_CLOSE: u32 = 7;
     if ctx.arg::<u32>(2) == TCP_CLOSE {
         sockets::closed(ctx.arg(0));
+    }
+    0
+}
+
+/// `udp_fail_queue_rcv_skb(rc, sk, skb)`: a UDP socket did not take a packet.
+#[btf_tracepoint(function = "udp_fail_queue_rcv_skb")]
+pub(crate) fn rxsteer_full(ctx: BtfTracePointContext) -> i32 {
+    /// The receive buffer is full; other causes are not the socket's.
+    const ENOMEM: i32 = 12;
+    if ctx.arg::<i32>(0) == -ENOMEM {
+        sockets::full(ctx.arg(1), ctx.arg(2));
     }
     0
 }

@@ -6,8 +6,7 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::Array;
 use rxsteer_core::steer::Class;
 use rxsteer_core::table::{
-    Bucket, Entry, Epoch, Geometry, Lookup, Place, Recorded, WAYS, place_entry, probe_buckets,
-    record_entry, withdraw_entry,
+    Bucket, Epoch, Geometry, Lookup, Recorded, WAYS, probe_buckets, record_entry, withdraw_entry,
 };
 use rxsteer_core::{CpuId, FlowHash};
 use rxsteer_ebpf::{Config, MMAPABLE};
@@ -43,19 +42,6 @@ impl Flows {
         probe_buckets(self.geometry, hash, now, |index| self.bucket(index))
     }
 
-    /// Notes to which CPU a flow's packets go now.
-    #[inline(always)]
-    pub(crate) fn place(self, place: Place, seen: Entry, cpu: CpuId, moving: bool) -> bool {
-        place_entry(
-            place,
-            seen,
-            cpu,
-            moving,
-            |index| self.bucket(index),
-            |word, old, new| swap(word.as_ptr(), old, new),
-        )
-    }
-
     /// Records that the consumer of a flow runs on `cpu`.
     #[inline(always)]
     pub(crate) fn record(self, hash: FlowHash, cpu: CpuId, now: Epoch) -> Recorded {
@@ -80,8 +66,9 @@ impl Flows {
         )
     }
 
+    /// Returns a bucket of the table.
     #[inline(always)]
-    fn bucket(self, index: u32) -> Option<&'static Bucket> {
+    pub(crate) fn bucket(self, index: u32) -> Option<&'static Bucket> {
         let bucket = FLOWS.get_ptr(self.first.wrapping_add(index))?;
         // SAFETY: a map value of that size and alignment, which lives as long as the program; a
         // bucket is eight words of any value.
@@ -91,7 +78,7 @@ impl Flows {
 
 /// Swaps `new` in for `old`; `false` if the word holds something else.
 #[inline(always)]
-fn swap(word: *mut u64, old: u64, new: u64) -> bool {
+pub(crate) fn swap(word: *mut u64, old: u64, new: u64) -> bool {
     const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
     // SAFETY: the word lives in a map and is made to be written while shared.
     unsafe { atomic_cxchg::<u64, ORDER, ORDER>(word, old, new).1 }

@@ -66,7 +66,7 @@ impl<'a> XdpFrame<'a> {
 
 /// Returns `value`; LLVM does not know that.
 #[inline(always)]
-fn opaque(mut value: usize) -> usize {
+pub(crate) fn opaque(mut value: usize) -> usize {
     // SAFETY: no instruction.
     unsafe { asm!("/* {0} */", inout(reg) value, options(nomem, nostack, preserves_flags)) };
     value

@@ -9,10 +9,15 @@
 
 mod config;
 pub mod cpu_state;
+pub mod credit;
+pub mod live;
 mod offsets;
 mod seen;
 
-pub use config::{Config, MAX_CPUS, MAX_QUEUES, MMAPABLE, OPTIONS, ORDER_SLOTS, reason_index};
+pub use config::{
+    Config, MAX_CPUS, MAX_LOCAL, MAX_QUEUES, MMAPABLE, OPTIONS, ORDER_SLOTS, PORT_BUCKETS, READERS,
+    reason_index,
+};
 pub use offsets::{Offsets, place};
 pub use seen::Seen;
 
@@ -46,6 +51,16 @@ pub mod map {
     /// Per-CPU array by [`Recorded::index`](rxsteer_core::table::Recorded::index): what came of
     /// hearing sockets.
     pub const RECORDS: &str = "RECORDS";
+    /// Array of the buckets of the table of ports, as those of [`FLOWS`].
+    pub const PORTS: &str = "PORTS";
+    /// Array of [`Readers`](rxsteer_core::steer::Readers), by a few bits of the name of the port.
+    pub const PORT_READERS: &str = "PORT_READERS";
+    /// Array of one: see [`live`](super::live).
+    pub const LIVE: &str = "LIVE";
+    /// Array of slots: see [`credit`](super::credit).
+    pub const CREDITS: &str = "CREDITS";
+    /// Hash map of the addresses of the interface's namespace: 16 bytes, IPv4 as `::ffff:a.b.c.d`.
+    pub const LOCAL: &str = "LOCAL";
 }
 
 /// Global variables, by their names in the object; the loader writes them before loading.
@@ -54,6 +69,8 @@ pub mod global {
     pub const OFFSETS: &str = "OFFSETS";
     /// Number of the network namespace whose sockets are heard; 0: all.
     pub const NAMESPACE: &str = "NAMESPACE";
+    /// Numbers of the network namespace and of the interface whose ports are served; 0: any.
+    pub const PLACE: &str = "PLACE";
 }
 
 /// Programs, by their names in the object.
@@ -71,7 +88,7 @@ pub mod program {
     /// When a socket is closed for good: withdraws the flow of a UDP socket.
     pub const RELEASED: &str = "rxsteer_released";
     /// Programs on BTF tracepoints, and the tracepoint of each.
-    pub const EVENTS: [(&str, &str); 7] = [
+    pub const EVENTS: [(&str, &str); 8] = [
         ("rxsteer_slept", "sched_switch"),
         ("rxsteer_lost_full", "xdp_cpumap_enqueue"),
         ("rxsteer_lost_memory", "xdp_cpumap_kthread"),
@@ -79,6 +96,7 @@ pub mod program {
         ("rxsteer_received", "sock_recv_length"),
         ("rxsteer_sent", "sock_send_length"),
         ("rxsteer_state", "inet_sock_set_state"),
+        ("rxsteer_full", "udp_fail_queue_rcv_skb"),
     ];
     /// How many of [`EVENTS`], from the front, are about backlogs; the others hear sockets.
     pub const BACKLOG_EVENTS: usize = 4;

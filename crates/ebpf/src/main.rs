@@ -18,6 +18,8 @@
 #[cfg(target_arch = "bpf")]
 mod backlog;
 #[cfg(target_arch = "bpf")]
+mod credits;
+#[cfg(target_arch = "bpf")]
 mod events;
 #[cfg(target_arch = "bpf")]
 mod flows;
@@ -25,6 +27,8 @@ mod flows;
 mod frame;
 #[cfg(target_arch = "bpf")]
 mod host;
+#[cfg(target_arch = "bpf")]
+mod ports;
 #[cfg(target_arch = "bpf")]
 mod programs;
 #[cfg(target_arch = "bpf")]

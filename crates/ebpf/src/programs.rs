@@ -12,14 +12,16 @@ use rxsteer_core::dissect::{Dissected, Start, dissect};
 use rxsteer_core::steer::{
     Class, Decision, Packet, PortRule, Queue, Reason, choose_flow_aware, enqueued_flow_aware,
 };
-use rxsteer_core::table::Epoch;
-use rxsteer_core::{Bytes, CpuId, FlowHash};
-use rxsteer_ebpf::{Config, MAX_CPUS, OPTIONS, Seen, reason_index};
+use rxsteer_core::table::{Epoch, Lookup, Probe, place_entry};
+use rxsteer_core::{Bytes, CpuId, FlowHash, FlowKey};
+use rxsteer_ebpf::{Config, MAX_CPUS, OPTIONS, Seen, live, reason_index};
 
 use crate::backlog;
-use crate::flows::Flows;
+use crate::credits;
+use crate::flows::{Flows, swap};
 use crate::frame::XdpFrame;
 use crate::host::{MapHost, queue, spread};
+use crate::ports::{self, Names};
 
 /// What a program keeps outside its stack of 512 bytes, and outside the verifier's eyes.
 #[repr(C)]
@@ -195,25 +197,66 @@ fn decide(ctx: &XdpContext, config: &Config, read: &Read<'_>) -> Option<Decided>
     let (cpu, ns) = unsafe { (bpf_get_smp_processor_id(), bpf_ktime_get_coarse_ns()) };
     let key = &read.out.key;
     let class = Class::new(key.protocol, read.out.tcp_flags, false);
+    let now = Epoch::from_ns(ns);
+    let flows = Flows::of(config, class)?;
+    let mut known = match class.may_be_flow() {
+        true => flows.lookup(read.hash, now),
+        false => Lookup::missed(Probe::NotAsked, false),
+    };
+    let mut refused = false;
+    if class == Class::Udp && read.out.has_ports() && ports::live(live::PRESENT) != 0 {
+        (known, refused) = ask_port(known, read.hash, key, ns, now);
+    }
+    // The one bucket that may be written, found here once for all ways that lead there.
+    let bucket = match known.by_port {
+        true => ports::bucket(known.bucket()),
+        false => flows.bucket(known.bucket()),
+    };
     let packet = Packet {
         hash: read.hash,
         class,
         rule: PortRule::default(),
         arrived_on: CpuId(cpu as u16),
-        refused: false,
+        refused,
     };
-    let flows = Flows::of(config, class)?;
     let queue = queue(ctx.rx_queue_index(), read.hash)?;
     let decision = choose_flow_aware(
         &config.aware,
         &queue,
         &packet,
         &MapHost,
-        Epoch::from_ns(ns),
-        |hash, now| flows.lookup(hash, now),
-        |place, seen, cpu, moving| flows.place(place, seen, cpu, moving),
+        now,
+        |_, _| known,
+        |place, seen, cpu, moving| {
+            place_entry(
+                place,
+                seen,
+                cpu,
+                moving,
+                |_| bucket,
+                |word, old, new| swap(word.as_ptr(), old, new),
+            )
+        },
     );
     Some(Decided { hash: read.hash, class, queue, decision })
+}
+
+/// Returns what is known with what the local port says, and whether the socket has no room.
+#[inline(always)]
+fn ask_port(known: Lookup, hash: FlowHash, key: &FlowKey, ns: u64, now: Epoch) -> (Lookup, bool) {
+    let names = Names::of(key);
+    let with_port = ports::consult(known, &names, now);
+    if !credits::are_pressed() || !credits::are_on() {
+        return (with_port, false);
+    }
+    // What a connected socket gets is no affair of the others on its port.
+    let refused = if known.entry().is_some() {
+        credits::refuses(hash, ns, || true)
+    } else {
+        credits::refuses(names.bound, ns, || true)
+            || credits::refuses(names.wild, ns, || credits::is_local(key))
+    };
+    (with_port, refused)
 }
 
 /// # Safety

@@ -89,6 +89,15 @@ impl Types {
         structure: &'static str,
         path: &[&'static str],
     ) -> Result<u32, BtfError> {
+        Ok(self.offset_bits(structure, path)? / 8)
+    }
+
+    /// Returns the place in bits of a member, as [`offset`](Self::offset) does.
+    pub(crate) fn offset_bits(
+        &self,
+        structure: &'static str,
+        path: &[&'static str],
+    ) -> Result<u32, BtfError> {
         let found = (1..self.starts.len()).find(|id| {
             self.kind(*id) == Some(STRUCT) && self.name(*id) == Some(structure.as_bytes())
         });
@@ -101,7 +110,7 @@ impl Types {
             bits += more;
             id = next;
         }
-        Ok(bits / 8)
+        Ok(bits)
     }
 
     /// Looks for a member of a structure, also inside members without a name.

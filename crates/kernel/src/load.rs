@@ -26,19 +26,22 @@ impl Sizes {
     pub(crate) const DEFAULT: Self = Self { buckets: 2 * 8192, cpus: None, sockets: None };
 }
 
-/// Prepares the object: creates its maps. `namespace` is that of the sockets to hear; 0: all.
+/// Prepares the object: creates its maps. `namespace` is that of the sockets to hear, 0: all; `place`
+/// the namespace and the interface whose ports are served.
 pub(crate) fn prepare(
     object: &[u8],
     sizes: Sizes,
     offsets: Offsets,
     namespace: u32,
+    place: [u32; 2],
 ) -> Result<Ebpf, EbpfError> {
     let offsets = offsets.to_words();
     let mut loader = EbpfLoader::new();
     loader
         .map_max_entries(map::FLOWS, sizes.buckets.max(1))
         .override_global(global::OFFSETS, &offsets, false)
-        .override_global(global::NAMESPACE, &namespace, false);
+        .override_global(global::NAMESPACE, &namespace, false)
+        .override_global(global::PLACE, &place, false);
     if let Some(cpus) = sizes.cpus {
         loader.map_max_entries(map::CPUS, cpus);
     }
@@ -86,6 +89,7 @@ pub(crate) fn load(
 pub(crate) fn offsets() -> Result<Offsets, BtfError> {
     let types = Types::of_kernel()?;
     let common = |member| types.offset("sock", &["__sk_common", member]);
+    let v6_only = types.offset_bits("sock", &["__sk_common", "skc_ipv6only"])?;
     Ok(Offsets {
         family: common("skc_family")?,
         state: common("skc_state")?,
@@ -98,15 +102,26 @@ pub(crate) fn offsets() -> Result<Offsets, BtfError> {
         protocol: types.offset("sock", &["sk_protocol"])?,
         namespace: common("skc_net")?,
         namespace_number: types.offset("net", &["ns", "inum"])?,
+        bound_device: common("skc_bound_dev_if")?,
+        v6_only: v6_only / 8,
+        v6_only_mask: 1 << (v6_only % 8),
+        queued_bytes: types.offset("sock", &["sk_backlog", "rmem_alloc"])?,
+        buffer_bytes: types.offset("sock", &["sk_rcvbuf"])?,
+        group: types.offset("sock", &["sk_reuseport_cb"])?,
+        group_size: types.offset("sock_reuseport", &["num_socks"])?,
+        true_size: types.offset("sk_buff", &["truesize"])?,
+        ethertype: types.offset("sk_buff", &["protocol"])?,
     })
 }
 
 /// Returns the descriptor of a map of one of the kinds that the programs declare.
 pub(crate) fn raw_fd(map: &Map) -> Option<RawFd> {
     match map {
-        Map::Array(data) | Map::PerCpuArray(data) | Map::CpuMap(data) | Map::LruHashMap(data) => {
-            Some(data.fd().as_fd().as_raw_fd())
-        }
+        Map::Array(data)
+        | Map::PerCpuArray(data)
+        | Map::CpuMap(data)
+        | Map::LruHashMap(data)
+        | Map::HashMap(data) => Some(data.fd().as_fd().as_raw_fd()),
         _ => None,
     }
 }

@@ -115,7 +115,7 @@ impl TestBed {
         let flows = setup.flows.len().max(1) as u32;
         let sizes = Sizes { buckets: flows, ..Sizes::DEFAULT };
         // No program that hears sockets is loaded, so no place in a structure is needed.
-        let loaded = load::prepare(OBJECT, sizes, Offsets::default(), 0);
+        let loaded = load::prepare(OBJECT, sizes, Offsets::default(), 0, [0; 2]);
         let mut ebpf = loaded.map_err(|error| TestRunError::Object(Box::new(error)))?;
         for (name, program) in ebpf.programs_mut() {
             if let Program::Xdp(program) = program {

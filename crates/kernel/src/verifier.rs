@@ -93,7 +93,7 @@ pub enum VerifyError {
 /// [`VerifyError::Refused`], with the end of the log, for the first program that the verifier
 /// refuses; the other variants for an object that cannot be taken apart.
 pub fn verify(object: &[u8]) -> Result<Vec<ProgramReport>, VerifyError> {
-    let loaded = load::prepare(object, Sizes::DEFAULT, load::offsets()?, 0);
+    let loaded = load::prepare(object, Sizes::DEFAULT, load::offsets()?, 0, [0; 2]);
     let mut ebpf = loaded.map_err(|error| VerifyError::Object(Box::new(error)))?;
     let btf = aya::Btf::from_sys_fs()?;
     let linked = link(object, &ebpf)?;

@@ -211,14 +211,19 @@ fn a_flood_of_strangers_writes_nothing_and_takes_no_hit_away() {
     assert_eq!(after.seen() - before.seen(), sources * each + sources);
     // Held: found, and not yet moved to where its reader now runs.
     let found = |counters: &Counters| counters.reason(Reason::Hit) + counters.reason(Reason::Held);
-    assert_eq!(found(&after) - found(&before), sources);
-    assert_eq!(after.reason(Reason::Miss) - before.reason(Reason::Miss), sources * each);
-    assert_eq!(rig.attachment.flows(), [0, 1]);
+    let known = found(&after) - found(&before);
+    assert!((sources..sources + sources * each / 10).contains(&known), "{after:?}");
+    // The first makes the port known, by being read; by that the others find its one reader.
+    let by_port = after.reason(Reason::Port) - before.reason(Reason::Port);
+    let held = after.reason(Reason::Held) - before.reason(Reason::Held);
+    assert_eq!(after.reason(Reason::Miss) - before.reason(Reason::Miss), 1);
+    assert!(by_port + held >= sources * each - 1, "{after:?}");
+    assert_eq!((rig.attachment.flows(), rig.attachment.ports()), ([0, 1], 1));
     let refreshed = |counters: &Counters| counters.records[Recorded::Refreshed.index()];
     let moved = |counters: &Counters| counters.records[Recorded::Moved.index()];
     // The known flow's own reader may move, and confirms it in a new epoch.
     let own = refreshed(&after) + moved(&after) - refreshed(&before) - moved(&before);
-    assert_eq!(writes(&after) - writes(&before), own);
+    assert_eq!(writes(&after) - writes(&before), own + 1, "the port, once");
     assert_sums(&after);
 }
 
@@ -328,7 +333,8 @@ fn what_is_not_delivered_is_dropped_by_name() {
     let full = counted.get("Udp.RcvbufErrors");
     let lost: u64 = counters.cpus.iter().map(|(_, cpu)| cpu.lost()).sum();
     assert!(delivered > 0 && full + lost > 0, "{delivered} delivered, {full} and {lost} lost");
-    assert_eq!(sent, delivered + full + lost + on_the_link, "{counters:?}");
+    let shed = counters.reason(Reason::Shed);
+    assert_eq!(sent, delivered + full + lost + on_the_link + shed, "{counters:?}");
 }
 
 #[test]

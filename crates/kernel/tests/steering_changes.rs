@@ -269,7 +269,8 @@ fn what_is_lost_in_a_flood_over_changes_is_lost_by_name() {
     }
     let full = counted.get("Udp.RcvbufErrors");
     let lost: u64 = counters.cpus.iter().map(|(_, cpu)| cpu.lost()).sum();
-    assert_eq!(sent, delivered + full + lost + on_the_link, "{counters:?}");
+    let shed = counters.reason(Reason::Shed);
+    assert_eq!(sent, delivered + full + lost + on_the_link + shed, "{counters:?}");
 }
 
 #[test]

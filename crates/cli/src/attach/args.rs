@@ -56,12 +56,18 @@ pub struct AttachArgs {
     /// Hear the sockets of all network namespaces, not only of the interface's
     #[arg(long)]
     pub all_namespaces: bool,
+    /// Lead packets of no known flow to the reader of their UDP port: on or off [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    pub ports: Option<String>,
+    /// Drop early, in XDP, what its UDP socket has no room for: on or off [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    pub shed: Option<String>,
     /// Serve metrics for Prometheus there, at /metrics: 127.0.0.1:9477, or :9477 for all
     /// addresses [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<String>,
     /// The same settings as TOML, one key a flag: interface, cpus, mode, policy, table-entries, qsize,
-    /// all-namespaces, metrics; a flag goes before it
+    /// all-namespaces, ports, shed, metrics; a flag goes before it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// Say what would work and what would not; attach nothing

@@ -110,6 +110,14 @@ impl Asked {
             }
         }
         settings.all_namespaces = given.is_on("all-namespaces");
+        for (key, into) in [("ports", &mut settings.ports), ("shed", &mut settings.shed)] {
+            match given.get(key).map(|word| (word, word.text.as_str())) {
+                None => {}
+                Some((_, "on")) => *into = true,
+                Some((_, "off")) => *into = false,
+                Some((word, _)) => keep(word, "there are on, off".to_owned()),
+            }
+        }
         let mut metrics = None;
         if let Some(word) = given.get("metrics") {
             match address(&word.text) {
@@ -225,10 +233,11 @@ mod tests {
             ..AttachArgs::default()
         };
         let file = "interface = 'eth1'\nmode = 'native'\npolicy = 'rps'\nqsize = 5\n\
-                    table-entries = '8k'\ncpus = '1,3,9'\nall-namespaces = true\n";
+                    table-entries = '8k'\ncpus = '1,3,9'\nall-namespaces = true\nports = 'off'\n";
         let Asked { settings, left_out, .. } = asked(&args, file).unwrap();
         assert_eq!((settings.interface.as_str(), settings.mode), ("eth1", Mode::Skb));
         assert_eq!((settings.policy, settings.all_namespaces), (LivePolicy::Rps, true));
+        assert_eq!((settings.ports, settings.shed), (false, true));
         assert_eq!((settings.queue_packets, settings.table_entries), (1024, 8192));
         assert_eq!(settings.cpus, CpuSet::from_list("1").unwrap());
         assert_eq!(left_out, "9 does not exist (possible 0-3), 3 is isolated");

@@ -22,7 +22,7 @@ pub(super) enum Kind {
 }
 
 /// The keys of the file.
-pub(super) const KEYS: [(&str, Kind); 8] = [
+pub(super) const KEYS: [(&str, Kind); 10] = [
     ("interface", Kind::Word),
     ("cpus", Kind::Word),
     ("mode", Kind::Word),
@@ -30,6 +30,8 @@ pub(super) const KEYS: [(&str, Kind); 8] = [
     ("table-entries", Kind::Word),
     ("qsize", Kind::Word),
     ("all-namespaces", Kind::Switch),
+    ("ports", Kind::Word),
+    ("shed", Kind::Word),
     ("metrics", Kind::Word),
 ];
 
@@ -86,6 +88,8 @@ impl Given {
             ("table-entries", args.table_entries.clone()),
             ("qsize", args.qsize.clone()),
             ("all-namespaces", is_on(args.all_namespaces)),
+            ("ports", args.ports.clone()),
+            ("shed", args.shed.clone()),
             ("metrics", args.metrics.clone()),
         ];
         let words = typed

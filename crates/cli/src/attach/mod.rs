@@ -92,8 +92,14 @@ fn keys_of(settings: &Settings) -> Vec<(String, String)> {
         ("table-entries", settings.table_entries.to_string()),
         ("qsize", settings.queue_packets.to_string()),
         ("all-namespaces", settings.all_namespaces.to_string()),
+        ("ports", on_or_off(settings.ports)),
+        ("shed", on_or_off(settings.shed)),
     ];
     pairs.map(|(key, value)| (key.to_owned(), value)).into()
+}
+
+fn on_or_off(is_on: bool) -> String {
+    if is_on { "on" } else { "off" }.to_owned()
 }
 
 /// Reads a settings file of at most 1 MiB.

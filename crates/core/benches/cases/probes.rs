@@ -32,7 +32,7 @@ pub(crate) fn table(entries: usize, flows: impl Iterator<Item = FlowHash>) -> Ta
     let table = FlowTable::new(buckets).expect("a power of two");
     for hash in flows {
         table.record(hash, CpuId((hash.0 >> 8 & 63) as u16), NOW);
-        if let Some((entry, place)) = table.lookup(hash, NOW).entry {
+        if let Some((entry, place)) = table.lookup(hash, NOW).entry() {
             // As the first packet of a flow does, so that those after it write nothing.
             table.place(place, entry, entry.wanted_cpu(), false);
         }
@@ -77,7 +77,7 @@ impl Walk {
 }
 
 fn cpu(table: &Table, hash: FlowHash) -> u64 {
-    table.lookup(hash, NOW).entry.map_or(1, |(entry, _)| u64::from(entry.wanted_cpu().0))
+    table.lookup(hash, NOW).entry().map_or(1, |(entry, _)| u64::from(entry.wanted_cpu().0))
 }
 
 fn ours(group: &str, name: &'static str, table: &Rc<Table>, list: &Rc<[FlowHash]>) -> Case {

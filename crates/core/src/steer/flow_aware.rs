@@ -6,6 +6,7 @@
 //! | not hashed, or the queue has no mask and no tables | stays ([`Reason::Local`]) |
 //! | connection request, request to a port of requests, no TCP or UDP | by hash ([`Reason::NoFlow`]) |
 //! | a known flow | to its consumer, order kept ([`Reason::Hit`], [`Reason::Held`], [`Reason::Beside`]) |
+//! | of a port with one reader | to that reader, as one flow ([`Reason::Port`] in place of a hit) |
 //! | unknown | by hash ([`Reason::Miss`]) |
 //!
 //! A packet that goes by hash and is not likely to be of a flow (no TCP segment, no tunnel) takes
@@ -15,7 +16,8 @@
 //! current one, the first packet goes to the current CPU and leaves its position in the queue's
 //! [`OrderTable`], unless that CPU has nothing queued at all; the flow moves with the first packet
 //! that finds the position passed. A flow that was never placed counts as being where its hash
-//! spread it, which is where its packets went before its socket spoke.
+//! spread it, or where the reader of its port is, which is where its packets went before its socket
+//! spoke. A port that was never placed had its packets on all CPUs and goes to its reader at once.
 //!
 //! Always true: steering writes to the flow table only when a flow changes its CPU or begins to;
 //! packets of non-flows never write.
@@ -70,13 +72,15 @@ pub fn choose<H: Host + ?Sized>(
     if !asks {
         return spread(settings, queue, packet, host, Reason::NoFlow, Probe::NotAsked, false);
     }
-    let Lookup { entry, probe, second_line } = lookup(packet.hash, now);
-    let Some((entry, at)) = entry else {
+    let known = lookup(packet.hash, now);
+    let Lookup { probe, second_line, by_port, .. } = known;
+    let Some((entry, at)) = known.entry() else {
         return spread(settings, queue, packet, host, Reason::Miss, probe, second_line);
     };
 
     let (wanted, reached) = match host.beside(entry.wanted_cpu()) {
         Some(cpu) => (cpu, Reason::Beside),
+        None if by_port => (entry.wanted_cpu(), Reason::Port),
         None => (entry.wanted_cpu(), Reason::Hit),
     };
     // While the consumer's CPU takes none the flow goes by hash, order kept all the same.
@@ -88,7 +92,8 @@ pub fn choose<H: Host + ?Sized>(
     let target = Decision { second_line, ..target };
     let current = match entry.current_cpu() {
         Some(cpu) => cpu,
-        None => queue.spread(packet.hash).unwrap_or(packet.arrived_on),
+        None if by_port => target.cpu,
+        None => known.home().or(queue.spread(packet.hash)).unwrap_or(packet.arrived_on),
     };
     if current == target.cpu {
         if entry.current_cpu().is_none() || entry.is_moving() {
@@ -99,13 +104,15 @@ pub fn choose<H: Host + ?Sized>(
 
     let order = OrderTable::new(queue.slots);
     let current_is_online = host.is_online(current);
-    let position = if entry.is_moving() { order.last_qtail(packet.hash) } else { None };
+    // The entry's own hash: all packets of a port have one position.
+    let key = entry.hash();
+    let position = if entry.is_moving() { order.last_qtail(key) } else { None };
     // Without a position wait for all that is queued there now.
     let passed = !current_is_online
         || has_passed(host.head(current), position.unwrap_or_else(|| host.tail(current)));
     if passed {
         if place(at, entry, target.cpu, false) {
-            order.forget(packet.hash);
+            order.forget(key);
             return Decision { moved: true, ..target };
         }
         if !current_is_online {
@@ -115,7 +122,8 @@ pub fn choose<H: Host + ?Sized>(
     } else if !entry.is_moving() || entry.current_cpu().is_none() {
         place(at, entry, current, true);
     }
-    Decision { second_line, ..Decision::new(current, Reason::Held, Probe::Hit) }
+    let slot = if by_port { key.0 } else { Decision::NO_SLOT };
+    Decision { second_line, slot, ..Decision::new(current, Reason::Held, Probe::Hit) }
 }
 
 /// Notes the position of a packet that was held on its flow's old CPU: `tail` is that of the CPU of
@@ -123,7 +131,9 @@ pub fn choose<H: Host + ?Sized>(
 #[inline(always)]
 pub fn enqueued(queue: &Queue<'_>, hash: FlowHash, decision: &Decision, tail: u32) {
     if decision.reason == Reason::Held {
-        OrderTable::new(queue.slots).set(hash, tail);
+        let port = FlowHash(decision.slot);
+        let key = if decision.slot == Decision::NO_SLOT { hash } else { port };
+        OrderTable::new(queue.slots).set(key, tail);
     }
 }
 

@@ -17,6 +17,7 @@ mod flow_aware;
 mod linux;
 #[cfg(target_has_atomic = "64")]
 mod policy;
+mod port;
 mod socket;
 
 pub use class::{Class, PortRule};
@@ -24,6 +25,7 @@ pub use flow_aware::{Aware, choose as choose_flow_aware, enqueued as enqueued_fl
 pub use linux::{KernelVersion, LinuxRules};
 #[cfg(target_has_atomic = "64")]
 pub use policy::{PolicyKind, Steering, Tables, UnknownPolicy};
+pub use port::{MANY, Readers, port_name};
 pub use socket::SocketFlow;
 
 use crate::sync::AtomicU64;
@@ -50,11 +52,13 @@ pub enum Reason {
     /// Stays on the CPU that took it.
     #[default]
     Local,
+    /// No flow of its own, but its local port has one reader: sent to that reader's CPU.
+    Port,
 }
 
 impl Reason {
     /// Number of variants.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
 
     /// All variants, in the order of [`index`](Self::index).
     pub const ALL: [Self; Self::COUNT] = [
@@ -66,6 +70,7 @@ impl Reason {
         Self::Spilled,
         Self::Shed,
         Self::Local,
+        Self::Port,
     ];
 
     /// Returns the place of the variant's counter.
@@ -79,6 +84,7 @@ impl Reason {
             Self::Spilled => 5,
             Self::Shed => 6,
             Self::Local => 7,
+            Self::Port => 8,
         }
     }
 
@@ -93,6 +99,7 @@ impl Reason {
             Self::Spilled => "spilled",
             Self::Shed => "shed",
             Self::Local => "local",
+            Self::Port => "port",
         }
     }
 }
@@ -110,7 +117,8 @@ pub struct Decision {
     pub second_line: bool,
     /// Whether the flow changed its CPU with this packet.
     pub moved: bool,
-    /// Slot of the queue's table that wants the packet's position, or [`Decision::NO_SLOT`].
+    /// Slot of the queue's table that wants the packet's position, or [`Decision::NO_SLOT`]; under
+    /// `flow-aware` the name of the port whose position is kept, if not that of the packet's own hash.
     slot: u32,
 }
 

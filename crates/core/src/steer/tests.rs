@@ -403,7 +403,7 @@ fn a_socket_holds_one_entry_and_one_that_is_fed_many_hashes_holds_none() {
     policy.record(&mut socket, FlowHash(1000), CpuId(1), Epoch(4));
     policy.record(&mut socket, FlowHash(1001), CpuId(1), Epoch(4));
     assert_eq!(udp.count(), 1);
-    assert!(udp.lookup(FlowHash(1001), Epoch(4)).entry.is_some());
+    assert!(udp.lookup(FlowHash(1001), Epoch(4)).entry().is_some());
 }
 
 #[test]

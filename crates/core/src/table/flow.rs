@@ -31,8 +31,8 @@ use crate::{CpuId, FlowHash};
 /// let table = FlowTable::new(&storage[..]).expect("8 is a power of two");
 /// table.record(FlowHash(0x51cc_c178), CpuId(3), Epoch(0));
 /// let known = table.lookup(FlowHash(0x51cc_c178), Epoch(1));
-/// assert_eq!(known.entry.map(|(entry, _)| entry.wanted_cpu()), Some(CpuId(3)));
-/// assert_eq!(table.lookup(FlowHash(8), Epoch(1)).entry, None); // same bucket, another flow
+/// assert_eq!(known.entry().map(|(entry, _)| entry.wanted_cpu()), Some(CpuId(3)));
+/// assert_eq!(table.lookup(FlowHash(8), Epoch(1)).entry(), None); // same bucket, another flow
 /// ```
 #[derive(Clone, Debug)]
 pub struct FlowTable<S> {

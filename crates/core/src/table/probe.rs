@@ -19,14 +19,65 @@ pub struct Place {
 }
 
 /// The answer of a flow table for one hash.
+///
+/// Every field has a value in every answer, also where nothing was found: of an `Option` LLVM leaves
+/// the inside unwritten then, which the verifier of eBPF refuses to see carried along.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Lookup {
-    /// The entry and its place if the flow is known and the entry is not stale.
-    pub entry: Option<(Entry, Place)>,
+    /// The entry, empty if the flow is not known or its entry is stale.
+    entry: Entry,
+    place: Place,
+    /// [`Self::NO_HOME`], or where the flow's packets went before it was placed.
+    home: CpuId,
     /// The answer in a word; never [`Probe::Offline`], which depends on the host.
     pub probe: Probe,
     /// Whether a second cache line was read.
     pub second_line: bool,
+    /// Whether the entry is that of the packet's local port, which stands for all packets to it.
+    pub by_port: bool,
+}
+
+impl Lookup {
+    const NO_HOME: CpuId = CpuId(u16::MAX);
+
+    /// Returns the answer that nothing is known.
+    #[inline(always)]
+    pub const fn missed(probe: Probe, second_line: bool) -> Self {
+        Self {
+            entry: Entry(0),
+            place: Place { bucket: 0, slot: 0 },
+            home: Self::NO_HOME,
+            probe,
+            second_line,
+            by_port: false,
+        }
+    }
+
+    /// Returns the entry and its place if the flow is known and the entry is not stale.
+    #[inline(always)]
+    pub const fn entry(&self) -> Option<(Entry, Place)> {
+        if self.entry.is_empty() { None } else { Some((self.entry, self.place)) }
+    }
+
+    /// Returns where the flow's packets went before it was placed, if that is not where its hash
+    /// spreads it.
+    #[inline(always)]
+    pub const fn home(&self) -> Option<CpuId> {
+        if self.home.0 == Self::NO_HOME.0 { None } else { Some(self.home) }
+    }
+
+    /// Says where the flow's packets went before it was placed.
+    #[inline(always)]
+    #[must_use]
+    pub const fn with_home(self, home: CpuId) -> Self {
+        Self { home, ..self }
+    }
+
+    /// Returns the index of the bucket of the entry; any index without one.
+    #[inline(always)]
+    pub const fn bucket(&self) -> u32 {
+        self.place.bucket
+    }
 }
 
 /// Looks for `hash` in the buckets that `bucket` returns by index.
@@ -41,7 +92,7 @@ pub fn probe_buckets<'a>(
     bucket: impl Fn(u32) -> Option<&'a Bucket>,
 ) -> Lookup {
     let home = geometry.home(hash);
-    let missed = |probe, second_line| Lookup { entry: None, probe, second_line };
+    let missed = Lookup::missed;
     if hash.is_none() {
         return missed(Probe::NotAsked, false);
     }
@@ -63,7 +114,7 @@ pub fn probe_buckets<'a>(
     if entry.is_stale(now) {
         return missed(Probe::Stale, second_line);
     }
-    Lookup { entry: Some((entry, Place { bucket: index, slot })), probe: Probe::Hit, second_line }
+    Lookup { entry, place: Place { bucket: index, slot }, ..missed(Probe::Hit, second_line) }
 }
 
 /// Notes to which CPU a flow's packets go now; `false` if the entry changed since it was seen.

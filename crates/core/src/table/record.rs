@@ -208,7 +208,7 @@ mod tests {
         assert!(model.len() >= 254, "{}", model.len());
         let know = |hash: u32| {
             let said = probe_buckets(geometry, FlowHash(hash), Epoch(3), map.at());
-            said.entry.map(|(entry, _)| entry.wanted_cpu())
+            said.entry().map(|(entry, _)| entry.wanted_cpu())
         };
         for (hash, cpu) in &model {
             assert_eq!(know(*hash), Some(*cpu));
@@ -260,14 +260,14 @@ mod tests {
         assert_eq!(table.count(), before);
         let mut known = 0;
         for (n, hash) in flows(100).enumerate() {
-            if table.lookup(hash, Epoch(0)).entry.is_some() {
+            if table.lookup(hash, Epoch(0)).entry().is_some() {
                 known += 1;
                 let gone = if n % 2 == 0 {
                     withdraw_entry(geometry, hash, map.at(), compare_and_swap)
                 } else {
                     table.withdraw(hash)
                 };
-                assert!(gone && table.lookup(hash, Epoch(0)).entry.is_none());
+                assert!(gone && table.lookup(hash, Epoch(0)).entry().is_none());
             }
         }
         assert_eq!((known, table.count()), (before, 0));

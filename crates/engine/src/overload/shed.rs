@@ -221,7 +221,7 @@ pub fn refusal(on: CpuId) -> Decision {
     };
     let queue = Queue { map: &[], slots: &[] };
     let (settings, now) = (Aware::default(), Epoch::default());
-    let nothing = Lookup { entry: None, probe: Probe::NotAsked, second_line: false };
+    let nothing = Lookup::missed(Probe::NotAsked, false);
     let place = |_, _, _, _| false;
     choose_flow_aware(&settings, &queue, &packet, &Nobody, now, |_, _| nothing, place)
 }

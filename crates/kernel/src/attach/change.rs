@@ -22,7 +22,7 @@ use rxsteer_core::{CpuId, CpuSet};
 use rxsteer_ebpf::{Config, map, program};
 
 use super::cpus::{Turnover, turnover, usable};
-use super::generation::{GOES_ON, MapFds, Programs, TABLES};
+use super::generation::{GOES_ON, MapFds, OF_PORTS, Programs, TABLES};
 use super::maps::{Maps, in_map};
 use super::{
     AttachError, Attachment, LivePolicy, Settings, check, list_of, monotonic_ns, online_cpus,
@@ -98,11 +98,11 @@ impl Attachment {
         let (tcp_buckets, udp_buckets) = (settings.buckets(), settings.buckets());
         let config = Config { hasher: old.hasher, tcp_buckets, udp_buckets, aware: settings.aware };
         let is_same_size = (old.tcp_buckets, old.udp_buckets) == (tcp_buckets, udp_buckets);
-        let goes_on: Vec<_> = if hear == [true; 2] && is_same_size {
-            GOES_ON.into_iter().chain(TABLES).collect()
-        } else {
-            GOES_ON.to_vec()
-        };
+        let mut goes_on = GOES_ON.to_vec();
+        if hear == [true; 2] {
+            goes_on.extend(OF_PORTS);
+            goes_on.extend(TABLES.into_iter().filter(|_| is_same_size));
+        }
         let mut programs = Programs::prepare(&settings, self.namespace, &self.fds, &goes_on)?;
         let fds = programs.load()?;
         let before = if list == self.list { Vec::new() } else { self.list.clone() };
@@ -110,7 +110,8 @@ impl Attachment {
         if !is_same_size || hear != [true; 2] {
             copy_records(&self.fds, &fds)?;
         }
-        let maps = fds.maps()?;
+        let mut maps = fds.maps()?;
+        maps.begin(&settings)?;
 
         // Nothing is different up to here.
         let turn = turnover(&self.backlogs.open, &then, online);

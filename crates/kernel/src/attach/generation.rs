@@ -22,6 +22,7 @@ use aya::programs::{CgroupAttachMode, Program, ProgramError, ProgramFd};
 use rxsteer_core::CpuId;
 use rxsteer_ebpf::{Config, MAX_CPUS, MAX_QUEUES, map, program};
 
+use super::interface::index_of;
 use super::maps::{Maps, array, in_map};
 use super::{AttachError, LivePolicy, Settings, cpus_of};
 use crate::load::{self, Sizes};
@@ -33,6 +34,10 @@ pub(super) const GOES_ON: [&str; 5] =
 
 /// Maps that it takes over if the tables keep their size.
 pub(super) const TABLES: [&str; 3] = [map::FLOWS, map::SOCKETS, map::RECORDS];
+
+/// Maps that it takes over if both hear sockets.
+pub(super) const OF_PORTS: [&str; 5] =
+    [map::PORTS, map::PORT_READERS, map::LIVE, map::CREDITS, map::LOCAL];
 
 /// The maps of a generation, by name.
 #[derive(Debug, Default)]
@@ -158,8 +163,9 @@ impl Programs {
             cpus: Some(possible.clamp(asked, MAX_CPUS as u32)),
             sockets: Some(if is_new(map::SOCKETS) { sockets(settings) } else { 512 }),
         };
+        let place = [namespace, index_of(&settings.interface).unwrap_or(0)];
         let namespace = if settings.all_namespaces { 0 } else { namespace };
-        let ebpf = load::prepare(OBJECT, sizes, load::offsets()?, namespace)
+        let ebpf = load::prepare(OBJECT, sizes, load::offsets()?, namespace, place)
             .map_err(|error| AttachError::Object(Box::new(error)))?;
         for name in take_over {
             load::share(&ebpf, name, before.fd(name)?).map_err(in_map(name))?;
@@ -258,7 +264,8 @@ mod tests {
         let maps = object.maps.keys().map(String::as_str).filter(|name| !name.starts_with('.'));
         let mut maps: Vec<&str> = maps.collect();
         maps.sort_unstable();
-        let mut said: Vec<&str> = GOES_ON.into_iter().chain(TABLES).chain(NEW).collect();
+        let mut said: Vec<&str> =
+            GOES_ON.into_iter().chain(TABLES).chain(OF_PORTS).chain(NEW).collect();
         said.sort_unstable();
         assert_eq!(maps, said);
     }

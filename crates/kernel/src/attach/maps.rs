@@ -5,11 +5,13 @@ use aya::maps::{Array, Map, MapData, PerCpuArray};
 use rxsteer_core::CpuId;
 use rxsteer_core::steer::{Class, Reason};
 use rxsteer_core::table::Recorded;
-use rxsteer_ebpf::{Config, MAX_CPUS, cpu_state, map};
+use rxsteer_ebpf::{Config, MAX_CPUS, PORT_BUCKETS, cpu_state, credit, live, map};
 
 use super::counters::{Counters, CpuCounters};
 use super::error::AttachError;
+use super::local::LocalAddresses;
 use super::memory::FlowMemory;
+use super::settings::Settings;
 
 /// The maps that tell what goes on.
 pub(super) struct Maps {
@@ -17,6 +19,10 @@ pub(super) struct Maps {
     records: PerCpuArray<MapData, u64>,
     states: Array<MapData, [u64; cpu_state::WORDS]>,
     flows: FlowMemory,
+    ports: FlowMemory,
+    live: Array<MapData, [u64; live::WORDS]>,
+    credits: Array<MapData, [u64; credit::WORDS]>,
+    local: LocalAddresses,
 }
 
 impl Maps {
@@ -30,6 +36,8 @@ impl Maps {
         let buckets = config.tcp_buckets + config.udp_buckets;
         let flows =
             FlowMemory::map(flows.fd(), config.tcp_buckets, buckets).map_err(in_map(map::FLOWS))?;
+        let ports = get(map::PORTS)?;
+        let ports = FlowMemory::map(ports.fd(), 0, PORT_BUCKETS).map_err(in_map(map::PORTS))?;
         let per_cpu =
             |name, data| PerCpuArray::try_from(Map::PerCpuArray(data)).map_err(in_map(name));
         Ok(Self {
@@ -37,6 +45,10 @@ impl Maps {
             records: per_cpu(map::RECORDS, get(map::RECORDS)?)?,
             states: array(map::CPU_STATES, get(map::CPU_STATES)?)?,
             flows,
+            ports,
+            live: array(map::LIVE, get(map::LIVE)?)?,
+            credits: array(map::CREDITS, get(map::CREDITS)?)?,
+            local: LocalAddresses::new(get(map::LOCAL)?)?,
         })
     }
 
@@ -77,6 +89,46 @@ impl Maps {
             counters.cpus.push((CpuId(cpu as u16), of_cpu));
         }
         Ok(counters)
+    }
+
+    /// Tells the programs what sockets are served how, before the first packet.
+    pub(super) fn begin(&mut self, settings: &Settings) -> Result<(), AttachError> {
+        let mut words = self.live.get(&0, 0).map_err(in_map(map::LIVE))?;
+        let switch = |is_on, flag| if is_on { flag } else { 0 };
+        words[live::SWITCHES] =
+            switch(settings.shed, live::SHED) | switch(settings.ports, live::PORTS);
+        self.live.set(0, words, 0).map_err(in_map(map::LIVE))?;
+        self.tell_addresses()
+    }
+
+    /// Tells the programs the addresses of the network namespace of the calling thread.
+    pub(super) fn tell_addresses(&mut self) -> Result<(), AttachError> {
+        self.local.tell()
+    }
+
+    /// Takes back the flags of what is no longer there, so that packets are not asked about it.
+    ///
+    /// Should the programs set one at this very moment, it is set again with the next word of its socket.
+    pub(super) fn tidy(&mut self) {
+        let Ok(mut words) = self.live.get(&0, 0) else { return };
+        let mut gone = 0;
+        if self.ports.table().is_some_and(|table| table.count() == 0) {
+            gone |= live::WILD | live::BOUND;
+        }
+        let is_used = |slot: u32| self.credits.get(&slot, 0).map_or(true, |words| words[0] != 0);
+        if words[live::PRESENT] & live::PRESSED != 0 && !(0..credit::SLOTS as u32).any(is_used) {
+            gone |= live::PRESSED;
+        }
+        if words[live::PRESENT] & gone != 0 {
+            words[live::PRESENT] &= !gone;
+            // Without it packets are asked about in vain, no more.
+            let _ = self.live.set(0, words, 0);
+        }
+    }
+
+    /// Returns the table of ports.
+    pub(super) fn ports(&self) -> &FlowMemory {
+        &self.ports
     }
 
     /// Returns the flow tables.

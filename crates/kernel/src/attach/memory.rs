@@ -81,6 +81,11 @@ impl FlowMemory {
         Ok(Self { buckets, tcp_buckets: tcp_buckets as usize })
     }
 
+    /// Returns all buckets as one table, or `None` if its size is not that of a table.
+    pub(crate) fn table(&self) -> Option<FlowTable<&[Bucket]>> {
+        FlowTable::new(self.buckets.values()).ok()
+    }
+
     /// Returns the tables of TCP and of UDP, or `None` if their sizes are not those of tables.
     pub(crate) fn tables(&self) -> Option<[FlowTable<&[Bucket]>; 2]> {
         let (tcp, udp) = self.buckets.values().split_at_checked(self.tcp_buckets)?;

@@ -16,6 +16,7 @@ mod generation;
 mod handover;
 mod holders;
 mod interface;
+mod local;
 mod maps;
 mod memory;
 mod own;
@@ -110,7 +111,8 @@ impl Attachment {
             backlogs.hear(&mut programs)?;
         }
         let hears_close = programs.hear_sockets(settings.policy)?;
-        let maps = fds.maps()?;
+        let mut maps = fds.maps()?;
+        maps.begin(&settings)?;
         let (link, mode) = attach(&mut programs, &settings)?;
         Ok(Self {
             settings,
@@ -165,10 +167,21 @@ impl Attachment {
         self.maps.flows().tables().map_or([0; 2], |tables| tables.map(|table| table.count()))
     }
 
-    /// Does what must be done from time to time, at least once in two minutes: takes flows out that
-    /// nobody has confirmed for long, a part of the tables each time, and ends what a change has begun.
-    /// Returns how many flows.
+    /// Returns the number of local UDP ports, and addresses with one, whose readers are known.
+    pub fn ports(&self) -> usize {
+        self.maps.ports().table().map_or(0, |table| table.count())
+    }
+
+    /// Does what must be done from time to time, at least once in two minutes: takes flows and ports out
+    /// that nobody has confirmed for long, a part of the tables each time, tells the programs of new
+    /// addresses of this host, if called in the interface's namespace, and ends what a change has
+    /// begun. Returns how many were taken out.
     pub fn maintain(&mut self) -> usize {
+        if namespace_number() == self.namespace {
+            // What the kernel does not tell now it may tell the next time.
+            let _ = self.maps.tell_addresses();
+        }
+        self.maps.tidy();
         /// Buckets a turn: 64 turns for the usual tables.
         const TURN: usize = 1024;
         self.settle();
@@ -179,7 +192,12 @@ impl Attachment {
         let removed =
             tables.map(|table| table.sweep(self.swept % table.geometry().buckets(), count, now));
         self.swept = self.swept.wrapping_add(count);
-        removed.iter().sum()
+        let ports = self
+            .maps
+            .ports()
+            .table()
+            .map_or(0, |table| table.sweep(self.swept % table.geometry().buckets(), TURN, now));
+        removed.iter().sum::<usize>() + ports
     }
 
     fn link(&self) -> BorrowedFd<'_> {

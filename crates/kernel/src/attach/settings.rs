@@ -121,6 +121,10 @@ pub struct Settings {
     /// lets them choose the CPU that they load; a replay that predicts this run has to know it. A change
     /// keeps the key that there is.
     pub hasher: Option<SoftHasher>,
+    /// Lead packets of no known flow to the reader of their UDP port.
+    pub ports: bool,
+    /// Drop in XDP what its UDP socket has no room for.
+    pub shed: bool,
 }
 
 impl Settings {
@@ -141,6 +145,8 @@ impl Settings {
             aware: Aware::default(),
             all_namespaces: false,
             hasher: None,
+            ports: true,
+            shed: true,
         }
     }
 

@@ -173,3 +173,20 @@ pub(crate) fn tcp_extended(name: &str) -> u64 {
     let place = names.split(' ').position(|this| this == name).unwrap();
     values.split(' ').nth(place).unwrap().parse().unwrap()
 }
+
+/// Makes a UDP socket in the receiver's namespace that shares its port with others of its kind.
+pub(crate) fn sharing(pair: &Pair, address: SocketAddr) -> UdpSocket {
+    use nix::sys::socket::{
+        AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt,
+    };
+    let make = || {
+        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let made = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&made, sockopt::ReusePort, &true).unwrap();
+        bind(made.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
+        UdpSocket::from(made)
+    };
+    let socket = pair.sink.run(make).unwrap();
+    socket.set_read_timeout(Some(WAIT)).unwrap();
+    socket
+}

@@ -67,6 +67,8 @@ pub struct ByReason {
     pub shed: ByClass,
     /// Processed where it arrived.
     pub local: ByClass,
+    /// Steered to the one reader of the local port; only a live attachment does that.
+    pub port: ByClass,
 }
 
 impl ByReason {
@@ -82,11 +84,12 @@ impl ByReason {
             Reason::Spilled => &mut self.spilled,
             Reason::Shed => &mut self.shed,
             Reason::Local => &mut self.local,
+            Reason::Port => &mut self.port,
         }
     }
 
     /// Returns the names and counters in a fixed order.
-    pub const fn named(&self) -> [(&'static str, ByClass); 8] {
+    pub const fn named(&self) -> [(&'static str, ByClass); 9] {
         [
             ("hit", self.hit),
             ("miss", self.miss),
@@ -96,6 +99,7 @@ impl ByReason {
             ("spilled", self.spilled),
             ("shed", self.shed),
             ("local", self.local),
+            ("port", self.port),
         ]
     }
 

@@ -145,7 +145,7 @@ fn the_flow_table_holds_the_flows_of_connected_sockets_and_no_others() -> Result
             local_port: 53,
             remote_port: port,
         });
-        let entry = udp.lookup(steered.hasher.hash_symmetric(&key), Epoch(0)).entry;
+        let entry = udp.lookup(steered.hasher.hash_symmetric(&key), Epoch(0)).entry();
         entry.map(|(entry, _)| entry.wanted_cpu())
     };
 

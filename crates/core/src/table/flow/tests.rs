@@ -26,7 +26,7 @@ fn a_flow_is_found_until_it_is_withdrawn_and_no_other_goes_with_it() {
     assert_eq!(table.count(), 40);
     assert!(table.withdraw(flows[7]) && !table.withdraw(flows[7]));
     for (n, hash) in flows.iter().enumerate() {
-        let wanted = table.lookup(*hash, Epoch(0)).entry.map(|(entry, _)| entry.wanted_cpu());
+        let wanted = table.lookup(*hash, Epoch(0)).entry().map(|(entry, _)| entry.wanted_cpu());
         assert_eq!(wanted, (n != 7).then_some(CpuId(n as u16)));
     }
 }
@@ -95,13 +95,13 @@ fn a_resize_takes_every_flow_along() {
     let flows: Vec<_> = hashes(5).take(20).collect();
     for (n, hash) in flows.iter().enumerate() {
         small.record(*hash, CpuId(n as u16), Epoch(3));
-        let (entry, place) = small.lookup(*hash, Epoch(3)).entry.unwrap();
+        let (entry, place) = small.lookup(*hash, Epoch(3)).entry().unwrap();
         assert!(small.place(place, entry, CpuId(99), n % 2 == 0));
     }
     let large = FlowTable::new(buckets(64)).unwrap();
     assert_eq!(small.copy_to(&large, Epoch(5)), 20);
     for (n, hash) in flows.iter().enumerate() {
-        let (entry, _) = large.lookup(*hash, Epoch(5)).entry.unwrap();
+        let (entry, _) = large.lookup(*hash, Epoch(5)).entry().unwrap();
         assert_eq!(entry.wanted_cpu(), CpuId(n as u16));
         assert_eq!((entry.current_cpu(), entry.is_moving()), (Some(CpuId(99)), n % 2 == 0));
         assert_eq!(entry.age(Epoch(5)), 2);
@@ -112,12 +112,12 @@ fn a_resize_takes_every_flow_along() {
 fn what_the_new_table_was_told_meanwhile_is_newer_than_the_copy() {
     let old = FlowTable::new(buckets(4)).unwrap();
     old.record(FlowHash(5), CpuId(1), Epoch(0));
-    let (entry, place) = old.lookup(FlowHash(5), Epoch(0)).entry.unwrap();
+    let (entry, place) = old.lookup(FlowHash(5), Epoch(0)).entry().unwrap();
     assert!(old.place(place, entry, CpuId(1), true));
     let new = FlowTable::new(buckets(8)).unwrap();
     new.record(FlowHash(5), CpuId(3), Epoch(0));
     assert_eq!(old.copy_to(&new, Epoch(0)), 1);
-    let (entry, _) = new.lookup(FlowHash(5), Epoch(0)).entry.unwrap();
+    let (entry, _) = new.lookup(FlowHash(5), Epoch(0)).entry().unwrap();
     // Its consumer runs on 3 by now; its packets are where they were.
     assert_eq!((entry.wanted_cpu(), entry.current_cpu()), (CpuId(3), Some(CpuId(1))));
     assert!(entry.is_moving());
@@ -128,12 +128,12 @@ fn what_the_new_table_was_told_meanwhile_is_newer_than_the_copy() {
 fn a_place_is_changed_only_if_the_entry_is_still_the_one_seen() {
     let table = FlowTable::new(buckets(1)).unwrap();
     table.record(FlowHash(5), CpuId(1), Epoch(0));
-    let (seen, place) = table.lookup(FlowHash(5), Epoch(0)).entry.unwrap();
+    let (seen, place) = table.lookup(FlowHash(5), Epoch(0)).entry().unwrap();
     table.record(FlowHash(5), CpuId(2), Epoch(0));
     assert!(!table.place(place, seen, CpuId(1), false));
-    let (seen, place) = table.lookup(FlowHash(5), Epoch(0)).entry.unwrap();
+    let (seen, place) = table.lookup(FlowHash(5), Epoch(0)).entry().unwrap();
     assert!(table.place(place, seen, CpuId(1), false));
-    let (seen, _) = table.lookup(FlowHash(5), Epoch(0)).entry.unwrap();
+    let (seen, _) = table.lookup(FlowHash(5), Epoch(0)).entry().unwrap();
     assert_eq!((seen.current_cpu(), seen.wanted_cpu()), (Some(CpuId(1)), CpuId(2)));
 }
 
@@ -152,8 +152,8 @@ fn active_flows_stay_in_a_table_of_twice_and_of_just_their_number() {
         for _ in 0..3 {
             for hash in &flows {
                 let lookup = table.lookup(*hash, Epoch(0));
-                hits += usize::from(lookup.entry.is_some());
-                far += usize::from(lookup.entry.is_some() && lookup.second_line);
+                hits += usize::from(lookup.entry().is_some());
+                far += usize::from(lookup.entry().is_some() && lookup.second_line);
                 table.record(*hash, CpuId(1), Epoch(0));
             }
         }

@@ -1,0 +1,157 @@
+//! Sockets without room: what they would drop is dropped in XDP, before any work. Needs root; without
+//! it each test says so and ends.
+#![expect(clippy::print_stderr, reason = "a skipped test says why")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use common::{Rig, WAIT, assert_sums, connected, receiver, rig, sender, settled, sharing, until};
+use rxsteer_core::steer::{Class, Reason};
+use rxsteer_testbed::{Pair, snmp_now};
+
+fn drain(socket: &UdpSocket) -> u64 {
+    socket.set_nonblocking(true).unwrap();
+    let mut count = 0;
+    while socket.recv(&mut [0; 64]).is_ok() {
+        count += 1;
+    }
+    socket.set_nonblocking(false).unwrap();
+    count
+}
+
+fn shed(rig: &Rig) -> u64 {
+    settled(rig).packets[Class::Udp.index()][Reason::Shed.index()]
+}
+
+/// A socket that nobody reads is flooded while another one is served; then it is read again.
+fn flood(rig: &Rig, full: &UdpSocket, to_full: &UdpSocket, sheds: bool) {
+    const SENT: u64 = 20_000;
+    let (other, to_other) = {
+        let other = receiver(&rig.pair, Ipv4Addr::UNSPECIFIED.into());
+        let port = other.local_addr().unwrap().port();
+        let to = SocketAddr::new(Pair::SINK_V4.into(), port);
+        let to_other = sender(&rig.pair, Pair::SOURCE_V4.into(), to);
+        (other, to_other)
+    };
+    let counted = rig.pair.sink.run(snmp_now).unwrap().unwrap();
+    let before = settled(rig);
+    let mut bytes = [0; 8];
+    for number in 0..SENT {
+        to_full.send(&[0; 20]).unwrap();
+        if number % 100 == 99 {
+            // Bursts, and not a queue that is full all the time: losses are the socket's.
+            settled(rig);
+            to_other.send(&number.to_be_bytes()).unwrap();
+            other.recv(&mut bytes).unwrap();
+            assert_eq!(u64::from_be_bytes(bytes), number, "another socket loses nothing");
+        }
+    }
+    let after = settled(rig);
+    assert_sums(&after);
+    let counted = rig.pair.sink.run(snmp_now).unwrap().unwrap().since(&counted);
+    let at_socket = counted.get("Udp.RcvbufErrors") + counted.get("Udp6.RcvbufErrors");
+    let lost: u64 = after.cpus.iter().map(|(_, cpu)| cpu.lost()).sum();
+    let early = after.reason(Reason::Shed) - before.reason(Reason::Shed);
+    let delivered = drain(full);
+    assert_eq!(SENT, delivered + at_socket + lost + early, "{after:?}");
+    if sheds {
+        // Some are let in on trial, and a burst was on its way when the socket filled up.
+        assert!(early > SENT * 3 / 4, "{early} shed, {at_socket} dropped at the socket");
+    } else {
+        assert_eq!(early, 0, "{after:?}");
+    }
+    // A reader is there again: so is the room.
+    let end = Instant::now() + WAIT;
+    full.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    loop {
+        to_full.send(&[1; 20]).unwrap();
+        if full.recv(&mut bytes).is_ok() {
+            break;
+        }
+        assert!(Instant::now() < end, "packets are let in again");
+    }
+    full.set_read_timeout(Some(WAIT)).unwrap();
+    let before = shed(rig);
+    for _ in 0..300 {
+        to_full.send(&[2; 20]).unwrap();
+        full.recv(&mut bytes).unwrap();
+    }
+    assert_eq!(shed(rig), before, "whoever reads gets all");
+}
+
+fn unconnected(rig: &Rig, to: Ipv4Addr) -> (UdpSocket, UdpSocket) {
+    let full = receiver(&rig.pair, to.into());
+    let port = full.local_addr().unwrap().port();
+    let to = SocketAddr::new(Pair::SINK_V4.into(), port);
+    let to_full = sender(&rig.pair, Pair::SOURCE_V4.into(), to);
+    (full, to_full)
+}
+
+#[test]
+fn a_port_without_room_is_shed_for_alone_and_served_again_when_it_is_read() {
+    let test = "a_port_without_room_is_shed_for_alone_and_served_again_when_it_is_read";
+    let Some(rig) = rig(test, 1, |_| {}) else { return };
+    for to in [Ipv4Addr::UNSPECIFIED, Pair::SINK_V4] {
+        let (full, to_full) = unconnected(&rig, to);
+        flood(&rig, &full, &to_full, true);
+    }
+}
+
+#[test]
+fn a_connected_socket_without_room_is_shed_for_alone() {
+    let Some(rig) = rig("a_connected_socket_without_room_is_shed_for_alone", 1, |_| {}) else {
+        return;
+    };
+    for v6 in [false, true] {
+        let (full, to_full) = connected(&rig.pair, v6);
+        // It must be known as a flow, or its packets would be those of the port.
+        to_full.send(b"known").unwrap();
+        full.recv(&mut [0; 8]).unwrap();
+        flood(&rig, &full, &to_full, true);
+    }
+}
+
+#[test]
+fn nothing_is_shed_when_that_is_off() {
+    let Some(rig) = rig("nothing_is_shed_when_that_is_off", 1, |s| s.shed = false) else { return };
+    let (full, to_full) = unconnected(&rig, Pair::SINK_V4);
+    flood(&rig, &full, &to_full, false);
+}
+
+#[test]
+fn a_full_socket_of_a_group_takes_nothing_from_the_others() {
+    let test = "a_full_socket_of_a_group_takes_nothing_from_the_others";
+    let Some(rig) = rig(test, 1, |_| {}) else { return };
+    let one = sharing(&rig.pair, SocketAddr::new(Pair::SINK_V4.into(), 0));
+    let two = sharing(&rig.pair, one.local_addr().unwrap());
+    let from = || sender(&rig.pair, Pair::SOURCE_V4.into(), one.local_addr().unwrap());
+    // Which of the two gets a sender's packets is decided by hash.
+    let (mut to_one, mut to_two) = (None, None);
+    for source in std::iter::repeat_with(from).take(64) {
+        source.send(b"who").unwrap();
+        let counts = until(|| [drain(&one), drain(&two)], |counts| counts.iter().sum::<u64>() == 1);
+        if counts[0] == 1 {
+            to_one = Some(source)
+        } else {
+            to_two = Some(source)
+        }
+        if to_one.is_some() && to_two.is_some() {
+            break;
+        }
+    }
+    let (to_one, to_two) = (to_one.unwrap(), to_two.unwrap());
+    for _ in 0..2000 {
+        to_one.send(&[0; 20]).unwrap();
+    }
+    settled(&rig);
+    for number in 0..200u64 {
+        to_two.send(&number.to_be_bytes()).unwrap();
+        let mut bytes = [0; 8];
+        two.recv(&mut bytes).unwrap();
+        assert_eq!(u64::from_be_bytes(bytes), number);
+    }
+    assert_eq!(shed(&rig), 0);
+}
