@@ -271,3 +271,6 @@ impl Backlogs {
         self.states.word(cpu, cpu_state::ONLINE).store(state, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests;

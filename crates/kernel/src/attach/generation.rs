@@ -230,6 +230,15 @@ impl Programs {
         self.named(name).fd()?.try_clone().map_err(ProgramError::IOError)
     }
 
+    /// Returns the program that steers, to run it over packets of a test.
+    #[cfg(test)]
+    pub(super) fn steers(&mut self) -> &aya::programs::Xdp {
+        match self.named(program::STEER) {
+            Program::Xdp(program) => program,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn named(&mut self, name: &str) -> &mut Program {
         self.ebpf.program_mut(name).expect("the object of this crate has this program")
     }
