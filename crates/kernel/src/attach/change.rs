@@ -45,7 +45,8 @@ pub struct Change {
 }
 
 impl Attachment {
-    /// Changes to other settings while packets flow; no packet is lost by it.
+    /// Changes to other settings while packets flow; no packet is lost by it. To be called in the network
+    /// namespace of the interface.
     ///
     /// Loads the programs anew, which takes about as long as attaching.
     ///

@@ -93,7 +93,7 @@ impl Bed {
         let (maps, now) = (self.fds.maps().unwrap(), Epoch::from_ns(monotonic_ns()));
         let [_, table] = maps.flows().tables().unwrap();
         table.record(hash, wanted, now);
-        let (entry, place) = table.lookup(hash, now).entry.unwrap();
+        let (entry, place) = table.lookup(hash, now).entry().unwrap();
         assert!(table.place(place, entry, current, false));
     }
 }
