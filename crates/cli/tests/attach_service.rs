@@ -7,11 +7,12 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::os::linux::fs::MetadataExt as _;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::live::{Steering, has_tool, inside, pair, status, until};
@@ -260,7 +261,7 @@ fn metrics_say_what_status_says() {
         Steering::new(&pair.sink, "attach rx0 --metrics 127.0.0.1:9477 --policy rps", |_| {});
     for n in 0..25u8 {
         let send = || {
-            let socket = std::net::UdpSocket::bind((Pair::SOURCE_V4, 0)).unwrap();
+            let socket = UdpSocket::bind((Pair::SOURCE_V4, 0)).unwrap();
             socket.send_to(&[n], (Pair::SINK_V4, 9)).unwrap();
         };
         pair.source.run(send).unwrap();
@@ -392,4 +393,87 @@ fn the_unit_of_the_service_says_what_the_command_does() {
     let err = String::from_utf8(output.stderr).unwrap();
     let about_us: Vec<&str> = err.lines().filter(|line| line.contains("rxsteer@")).collect();
     assert_eq!(about_us, Vec::<&str>::new(), "{err}");
+}
+
+#[test]
+fn another_process_takes_over_while_packets_flow_and_none_is_lost() {
+    let test = "another_process_takes_over_while_packets_flow_and_none_is_lost";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let line = "attach rx0 --metrics 127.0.0.1:9477 --replace";
+    let mut first = Steering::new(&pair.sink, line, |_| {});
+    let receiver = pair.sink.run(|| UdpSocket::bind((Pair::SINK_V4, 0)).unwrap()).unwrap();
+    let sender = pair.source.run(|| UdpSocket::bind((Pair::SOURCE_V4, 0)).unwrap()).unwrap();
+    receiver.connect(sender.local_addr().unwrap()).unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let is_over = AtomicBool::new(false);
+    let (sent, mut second) = std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut sent = 0u64;
+            while !is_over.load(Ordering::Relaxed) {
+                sender.send(&sent.to_be_bytes()).unwrap();
+                let mut bytes = [0; 8];
+                // One that is lost is waited for in vain.
+                assert_eq!(receiver.recv(&mut bytes).unwrap(), 8);
+                assert_eq!(u64::from_be_bytes(bytes), sent);
+                sent += 1;
+            }
+            sent
+        });
+        until(|| status(&pair), |one| one["packets"].as_u64() > Some(100));
+        let second = Steering::new(&pair.sink, line, |_| {});
+        assert!(second.first.contains(", taken over with "), "{}", second.first);
+        let now = status(&pair)["packets"].as_u64();
+        until(|| status(&pair), |one| one["packets"].as_u64() > now.map(|now| now + 100));
+        is_over.store(true, Ordering::Relaxed);
+        (load.join().unwrap(), second)
+    });
+    let said = first.end();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("handed over; "), "{said:?}");
+    let one = status(&pair);
+    // Counters go on, and each packet has one reason.
+    assert_eq!(one["packets"], sent);
+    assert_eq!(one["flows"]["udp"], 1);
+    assert_eq!(one["process"]["pid"], second.child.id());
+    assert_eq!(one["process"]["metrics"], "127.0.0.1:9477");
+    assert!(scraped(&pair, "127.0.0.1:9477").0.starts_with("HTTP/1.1 200 "));
+    assert!(inside(&pair, "detach rx0").out.starts_with("rx0 detached; "));
+    assert_eq!(second.end().code, 0);
+}
+
+#[test]
+fn who_asks_to_take_over_and_goes_away_changes_nothing() {
+    let test = "who_asks_to_take_over_and_goes_away_changes_nothing";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    // With nothing there it is as without the flag.
+    let mut steering = Steering::new(&pair.sink, "attach rx0 --replace --policy rps", |_| {});
+    let path = until(|| sockets(&pair), |sockets| sockets.len() == 1).remove(0);
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.write_all(b"{\"version\":1,\"verb\":\"hand-over\"}\n").unwrap();
+    let mut answer = [0; 32];
+    let len = stream.read(&mut answer).unwrap();
+    assert!(answer[..len].starts_with(b"{\"hand-over\":\"rxsteer-handover "), "{answer:?}");
+    drop(stream);
+    let one = until(|| status(&pair), |one| one["process"] != serde_json::Value::Null);
+    assert_eq!(one["process"]["pid"], steering.child.id());
+    // It steers on.
+    let send = || {
+        let socket = UdpSocket::bind((Pair::SOURCE_V4, 0)).unwrap();
+        for _ in 0..10 {
+            socket.send_to(b"x", (Pair::SINK_V4, 9)).unwrap();
+        }
+    };
+    pair.source.run(send).unwrap();
+    until(|| status(&pair), |one| one["packets"] == 10);
+    // Settings that cannot be taken over leave it where it is, too.
+    let said = inside(&pair, "attach rx0 --replace --mode skb");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("the mode cannot change"), "{said:?}");
+    until(|| status(&pair)["process"]["pid"].clone(), |pid| *pid == steering.child.id());
+    steering.signal("TERM");
+    let said = steering.end();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.err.contains("not handed over, and going on"), "{said:?}");
+    assert!(said.err.contains("nothing is attached to rx0: nothing to take over"), "{said:?}");
 }

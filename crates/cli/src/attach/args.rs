@@ -70,8 +70,12 @@ pub struct AttachArgs {
     /// all-namespaces, ports, shed, metrics; a flag goes before it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
-    /// Say what would work and what would not; attach nothing
+    /// Take over from the rxsteer that steers the interface now, without a gap and with its counters;
+    /// if there is none, attach anew
     #[arg(long)]
+    pub replace: bool,
+    /// Say what would work and what would not; attach nothing
+    #[arg(long, conflicts_with = "replace")]
     pub check: bool,
     /// With --check: JSON with a schema version
     #[arg(short, long, requires = "check")]

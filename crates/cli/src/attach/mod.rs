@@ -10,6 +10,7 @@ mod detach;
 mod given;
 mod metrics;
 mod notify;
+mod replace;
 mod service;
 mod status;
 
@@ -48,21 +49,34 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
             terminal.note(format_args!("{}: {}", finding.about, finding.text));
         }
     }
-    // Before anything is attached: who asked for metrics wants to know that there are none.
-    let metrics = metrics.map(Server::bind).transpose()?;
+    // Before anything is attached: who asked for metrics wants to know that there are none. From one
+    // that is replaced the address is free only later.
+    let early = if args.replace { None } else { metrics.map(Server::bind).transpose()? };
+    let inbox = Inbox::new()?;
+    let (attachment, from) = if args.replace {
+        replace::take_over(settings, terminal)?
+    } else {
+        (Attachment::new(settings)?, String::new())
+    };
+    let metrics = match metrics.filter(|_| args.replace).map(Server::bind_in_time) {
+        None => early,
+        Some(Ok(server)) => Some(server),
+        Some(Err(error)) => {
+            terminal.error(format_args!("{error:#}; steering goes on without metrics"));
+            None
+        }
+    };
     if let Some(server) = metrics.as_ref().filter(|server| !server.address().ip().is_loopback()) {
         terminal.note(format_args!(
             "metrics: whoever reaches {} can read the counters",
             server.address()
         ));
     }
-    let inbox = Inbox::new()?;
-    let attachment = Attachment::new(settings)?;
     let settings = attachment.settings();
     let mut out = terminal.results();
     writeln!(
         out,
-        "attached to {} in {} mode: {}, CPUs {}, {} flows a table",
+        "attached to {} in {} mode: {}, CPUs {}, {} flows a table{from}",
         settings.interface,
         attachment.mode(),
         settings.policy.name(),

@@ -7,7 +7,7 @@
 //! Always true: the service manager hears of the watchdog only from the loop itself.
 
 use std::io::Write as _;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -23,7 +23,7 @@ use signal_hook::iterator::Signals;
 
 use super::args::AttachArgs;
 use super::checked::Asked;
-use super::control::{About, Answer, Listener, Verb, answer_all};
+use super::control::{About, Answer, Listener, Verb, answer_all, give, say};
 use super::metrics::{Scrape, Server};
 use super::notify::Notifier;
 use super::{keys_of, read_bounded};
@@ -46,6 +46,8 @@ pub(super) enum Message {
     Signal(i32),
     /// A question of the control socket.
     Control(Verb, SyncSender<Answer>),
+    /// Another process wants to go on with the attachment, and waits at the other end.
+    HandOver(UnixStream),
     /// A scrape of the metrics.
     Scrape(SyncSender<Scrape>),
 }
@@ -81,11 +83,14 @@ impl Inbox {
     fn hear_control(&self, listener: UnixListener) -> std::io::Result<thread::JoinHandle<()>> {
         let to = self.sender.clone();
         let answer = move || {
-            answer_all(&listener, |verb| {
+            let answer = |verb| {
                 let (reply, answer) = sync_channel(1);
                 to.send(Message::Control(verb, reply)).ok()?;
                 answer.recv_timeout(PATIENCE).ok()
-            });
+            };
+            // If there is nobody to take it, the other side sees that it is closed.
+            let hand_over = |stream| drop(to.send(Message::HandOver(stream)));
+            answer_all(&listener, answer, hand_over);
         };
         thread::Builder::new().name("control".into()).spawn(answer)
     }
@@ -112,6 +117,8 @@ pub(super) struct Service<'a> {
 enum End {
     /// It was told to.
     Told(Option<SyncSender<Answer>>),
+    /// Another process goes on, which waits for a last word.
+    HandedOver(UnixStream),
     /// The interface is gone, or another program is on it.
     Lost(String),
 }
@@ -180,6 +187,14 @@ impl<'a> Service<'a> {
         };
         let (exit, reply) = match end {
             End::Told(reply) => (Exit::Fine, reply),
+            End::HandedOver(stream) => {
+                let _ = say(&stream, &Answer::Done(seen.clone()));
+                writeln!(out, "handed over; {seen}")?;
+                out.flush()?;
+                // Closed by the end of this process, when all else that it had is free as well.
+                std::mem::forget(stream);
+                return Ok(Exit::Fine);
+            }
             End::Lost(why) => {
                 terminal.error(why);
                 (Exit::Error, None)
@@ -248,11 +263,38 @@ impl<'a> Service<'a> {
                 let _ = reply.send(answer);
                 None
             }
+            Message::HandOver(stream) => self.hand_over(stream),
+            Message::Control(Verb::HandOver, reply) => {
+                // It comes with its connection, or not at all.
+                let _ = reply.send(Answer::Refused("no connection to hand over to".to_owned()));
+                None
+            }
             Message::Scrape(reply) => {
                 if let Ok(scrape) = self.scrape() {
                     let _ = reply.send(scrape);
                 }
                 None
+            }
+        }
+    }
+
+    /// Lets another process go on; if it does not, this one does.
+    fn hand_over(&mut self, stream: UnixStream) -> Option<End> {
+        let handover = match self.attachment.handover() {
+            Ok(handover) => handover,
+            Err(error) => {
+                let _ = say(&stream, &Answer::Refused(error.to_string()));
+                return None;
+            }
+        };
+        let notifier = self.notifier;
+        match give(&stream, &handover, || notifier.alive()) {
+            Ok(()) => Some(End::HandedOver(stream)),
+            Err(why) => {
+                self.terminal.note(format_args!("not handed over, and going on: {why}"));
+                let retaken = self.attachment.retake();
+                self.look_again();
+                retaken.err().map(|error| End::Lost(error.to_string()))
             }
         }
     }

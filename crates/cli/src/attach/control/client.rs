@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use super::hand_over::{Given, ask_for};
 use super::{Answer, DIR, MOST_BYTES, Question, VERSION, Verb, namespace, parts, path_in};
 
 /// Why there is no answer.
@@ -30,10 +31,7 @@ pub(in crate::attach) fn ask(
 }
 
 pub(super) fn ask_at(path: &Path, verb: Verb, patience: Duration) -> Result<Answer, Answerless> {
-    let mut stream = UnixStream::connect(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Answerless::NoSocket,
-        _ => Answerless::Failed(error),
-    })?;
+    let mut stream = connect(path)?;
     let mut talk = || -> io::Result<Answer> {
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
@@ -48,6 +46,25 @@ pub(super) fn ask_at(path: &Path, verb: Verb, patience: Duration) -> Result<Answ
         Ok(serde_json::from_str(&answer)?)
     };
     talk().map_err(Answerless::Failed)
+}
+
+/// Asks the process that holds an interface for its attachment; `Err` within has why it is refused.
+///
+/// # Errors
+/// [`Answerless`].
+pub(in crate::attach) fn ask_for_attachment(
+    index: u32,
+) -> Result<Result<Given, String>, Answerless> {
+    let namespace = namespace().map_err(Answerless::Failed)?;
+    let stream = connect(&path_in(Path::new(DIR), namespace, index))?;
+    ask_for(stream).map_err(Answerless::Failed)
+}
+
+fn connect(path: &Path) -> Result<UnixStream, Answerless> {
+    UnixStream::connect(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Answerless::NoSocket,
+        _ => Answerless::Failed(error),
+    })
 }
 
 /// Returns the interfaces of the network namespace of the calling thread that have a socket, whether

@@ -15,6 +15,7 @@
 //! Source: unix(7).
 
 mod client;
+mod hand_over;
 mod server;
 
 use std::os::linux::fs::MetadataExt as _;
@@ -22,8 +23,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use client::{Answerless, ask, on_this_namespace};
-pub(super) use server::{Listener, answer_all};
+pub(super) use client::{Answerless, ask, ask_for_attachment, on_this_namespace};
+pub(super) use hand_over::give;
+pub(super) use server::{Listener, answer_all, say};
 
 /// Version of the questions and answers.
 pub(super) const VERSION: u32 = 1;
@@ -40,6 +42,8 @@ pub(super) enum Verb {
     Detach,
     /// To read the settings again.
     Reload,
+    /// To let the asking process go on with the attachment ([`hand_over`]).
+    HandOver,
 }
 
 /// A question.
@@ -61,6 +65,8 @@ pub(super) enum Answer {
     Done(String),
     /// It is not done; why.
     Refused(String),
+    /// To [`Verb::HandOver`]: what the descriptors beside it are.
+    HandOver(String),
 }
 
 /// What only the process knows.

@@ -84,10 +84,12 @@ fn is_dead(path: &Path) -> bool {
 }
 
 /// Answers each connection by what `answer` says, one after the other; returns after a detach, or when
-/// `answer` has nobody left to ask.
+/// `answer` has nobody left to ask. Who asks for a hand-over is given to `hand_over`, with all that
+/// follows.
 pub(in crate::attach) fn answer_all(
     listener: &UnixListener,
     mut answer: impl FnMut(Verb) -> Option<Answer>,
+    mut hand_over: impl FnMut(UnixStream),
 ) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
@@ -97,6 +99,10 @@ pub(in crate::attach) fn answer_all(
         };
         let mut is_last = false;
         let said = match question(&stream) {
+            Ok(Question { version: VERSION, verb: Verb::HandOver }) => {
+                hand_over(stream);
+                continue;
+            }
             Ok(question) if question.version == VERSION => match answer(question.verb) {
                 Some(answer) => {
                     is_last = question.verb == Verb::Detach && matches!(answer, Answer::Done(_));
@@ -126,7 +132,8 @@ fn question(stream: &UnixStream) -> io::Result<Question> {
     Ok(serde_json::from_str(&line)?)
 }
 
-fn say(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
+/// Says an answer.
+pub(in crate::attach) fn say(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     stream.write_all(&line)
@@ -180,10 +187,11 @@ mod tests {
         let dir = dir("answer");
         let (held, listener) = Listener::in_dir(&dir, 7, 1).unwrap();
         let server = std::thread::spawn(move || {
-            answer_all(&listener, |verb| match verb {
+            let answer = |verb| match verb {
                 Verb::About => Some(Answer::Done("me".into())),
                 _ => None,
-            });
+            };
+            answer_all(&listener, answer, |_| {});
         });
         let patience = Duration::from_secs(10);
         let said = ask_at(&held.path, Verb::About, patience).unwrap();

@@ -61,6 +61,20 @@ impl Server {
         Ok(Self { listener, address })
     }
 
+    /// The same, where the address may be free a little later.
+    ///
+    /// # Errors
+    /// If it is not free in two seconds.
+    pub(in crate::attach) fn bind_in_time(address: SocketAddr) -> anyhow::Result<Self> {
+        let end = Instant::now() + Duration::from_secs(2);
+        loop {
+            match Self::bind(address) {
+                Err(_) if Instant::now() < end => thread::sleep(Duration::from_millis(20)),
+                bound => return bound,
+            }
+        }
+    }
+
     /// Returns where it listens.
     pub(in crate::attach) fn address(&self) -> SocketAddr {
         self.address
