@@ -57,6 +57,37 @@ pub(crate) fn queue(index: u32, hash: FlowHash) -> Option<Queue<'static>> {
     Some(Queue { map, slots })
 }
 
+/// Returns the order table that the packets of ports have, whichever queue they came in by.
+#[inline(always)]
+pub(crate) fn slots_of_ports() -> Option<Queue<'static>> {
+    // SAFETY: a map value of that many words, which lives as long as the program.
+    let slots = unsafe { slice::from_raw_parts(ORDER.get_ptr(0)?.cast(), ORDER_SLOTS) };
+    Some(Queue { map: &[], slots })
+}
+
+/// Returns 1 if no packet waits, or is in work, on any CPU that a queue spreads over; 0 if not, or if
+/// there are more than 16.
+///
+/// A function of its own in eBPF, for the verifier.
+#[inline(never)]
+pub(crate) fn all_rest(index: u32) -> u64 {
+    let Some(mask) = QUEUES.get(index) else { return 0 };
+    let count = usize::from(mask.count);
+    if count > 16 {
+        return 0;
+    }
+    for place in 0..16 {
+        if place >= count {
+            break;
+        }
+        let Some(cpu) = mask.cpus.get(place) else { return 0 };
+        if MapHost.tail(*cpu) != MapHost.head(*cpu) {
+            return 0;
+        }
+    }
+    1
+}
+
 /// Spreads a hash over the list of a queue, whatever the list was before.
 #[inline(always)]
 pub(crate) fn spread(index: u32, hash: FlowHash) -> Option<CpuId> {

@@ -18,6 +18,7 @@ use rxsteer_core::{CpuId, FlowHash, FlowKey};
 use rxsteer_ebpf::{MMAPABLE, PORT_BUCKETS, READERS, live};
 
 use crate::flows::swap;
+use crate::host::all_rest;
 
 /// The table of ports.
 #[map]
@@ -97,7 +98,7 @@ impl Names {
 
 /// Adds to what is known of a packet's flow what its port says, if that is needed.
 #[inline(always)]
-pub(crate) fn consult(known: Lookup, names: &Names, now: Epoch) -> Lookup {
+pub(crate) fn consult(known: Lookup, names: &Names, queue: u32, ns: u64, now: Epoch) -> Lookup {
     let placed = known.entry().is_some_and(|(entry, _)| entry.current_cpu().is_some());
     let present = live(live::PRESENT);
     if placed || present & (live::WILD | live::BOUND) == 0 {
@@ -114,11 +115,22 @@ pub(crate) fn consult(known: Lookup, names: &Names, now: Epoch) -> Lookup {
     if port.wanted_cpu() == MANY {
         return known;
     }
+    if port.current_cpu().is_none() && !begins(queue, ns) {
+        return known;
+    }
     if known.entry().is_some() {
         return known.with_home(port.current_cpu().unwrap_or(port.wanted_cpu()));
     }
     found.by_port = true;
     found
+}
+
+/// Returns whether a port that was never placed goes to its reader from now on. Its packets were spread,
+/// and none should be overtaken: so at a moment at which all of them are done, or, should there be
+/// none, in one of 32 spans of 34 ms.
+#[inline(always)]
+fn begins(queue: u32, ns: u64) -> bool {
+    ns >> 25 & 31 == 0 || all_rest(queue) != 0
 }
 
 #[inline(always)]

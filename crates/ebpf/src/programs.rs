@@ -20,7 +20,7 @@ use crate::backlog;
 use crate::credits;
 use crate::flows::{Flows, swap};
 use crate::frame::XdpFrame;
-use crate::host::{MapHost, queue, spread};
+use crate::host::{MapHost, queue, slots_of_ports, spread};
 use crate::ports::{self, Names};
 
 /// What a program keeps outside its stack of 512 bytes, and outside the verifier's eyes.
@@ -205,7 +205,7 @@ fn decide(ctx: &XdpContext, config: &Config, read: &Read<'_>) -> Option<Decided>
     };
     let mut refused = false;
     if class == Class::Udp && read.out.has_ports() && ports::live(live::PRESENT) != 0 {
-        (known, refused) = ask_port(known, read.hash, key, ns, now);
+        (known, refused) = ask_port(known, read.hash, key, ctx.rx_queue_index(), ns);
     }
     // The one bucket that may be written, found here once for all ways that lead there.
     let bucket = match known.by_port {
@@ -219,7 +219,11 @@ fn decide(ctx: &XdpContext, config: &Config, read: &Read<'_>) -> Option<Decided>
         arrived_on: CpuId(cpu as u16),
         refused,
     };
-    let queue = queue(ctx.rx_queue_index(), read.hash)?;
+    let mut queue = queue(ctx.rx_queue_index(), read.hash)?;
+    if known.by_port {
+        // Packets of one port may come in by several queues.
+        queue.slots = slots_of_ports()?.slots;
+    }
     let decision = choose_flow_aware(
         &config.aware,
         &queue,
@@ -243,9 +247,10 @@ fn decide(ctx: &XdpContext, config: &Config, read: &Read<'_>) -> Option<Decided>
 
 /// Returns what is known with what the local port says, and whether the socket has no room.
 #[inline(always)]
-fn ask_port(known: Lookup, hash: FlowHash, key: &FlowKey, ns: u64, now: Epoch) -> (Lookup, bool) {
+fn ask_port(known: Lookup, hash: FlowHash, key: &FlowKey, queue: u32, ns: u64) -> (Lookup, bool) {
+    let now = Epoch::from_ns(ns);
     let names = Names::of(key);
-    let with_port = ports::consult(known, &names, now);
+    let with_port = ports::consult(known, &names, queue, ns, now);
     if !credits::are_pressed() || !credits::are_on() {
         return (with_port, false);
     }
