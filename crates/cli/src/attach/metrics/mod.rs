@@ -218,6 +218,9 @@ mod tests {
 
     use super::*;
 
+    /// A power of two for each reason.
+    const ALL_PACKETS: u64 = (1 << Reason::COUNT) - 1;
+
     fn scrape() -> Scrape {
         let mut counters = Counters::default();
         for (n, reason) in Reason::ALL.into_iter().enumerate() {
@@ -225,7 +228,7 @@ mod tests {
         }
         let of_cpu = CpuCounters { sent: 9, taken: 7, lost_full: 2, ..CpuCounters::default() };
         counters.cpus = vec![(CpuId(0), CpuCounters::default()), (CpuId(3), of_cpu)];
-        counters.arrived = vec![(CpuId(0), 255)];
+        counters.arrived = vec![(CpuId(0), ALL_PACKETS)];
         Scrape {
             // The kernel allows both in a name.
             device: "a\"\\b".into(),
@@ -284,6 +287,22 @@ mod tests {
     }
 
     #[test]
+    fn the_alerts_use_metrics_that_there_are() {
+        let rules = include_str!("../../../../../contrib/rxsteer.rules.yml");
+        let families = scrape().families();
+        let names: Vec<&str> = families.iter().map(MetricFamily::name).collect();
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let used: Vec<&str> = rules
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("expr: "))
+            .flat_map(|expression| expression.split(|c| !is_part(c)))
+            .filter(|word| word.starts_with("rxsteer_"))
+            .collect();
+        assert_eq!(used.len(), 5, "{used:?}");
+        assert!(used.iter().all(|name| names.contains(name)), "{used:?}");
+    }
+
+    #[test]
     fn the_sum_over_reasons_is_all_packets() {
         let parsed = parsed(&scrape());
         let sum: f64 = parsed
@@ -295,7 +314,7 @@ mod tests {
                 _ => f64::NAN,
             })
             .sum();
-        assert!((sum - 255.0).abs() < f64::EPSILON, "{sum}");
+        assert!((sum - ALL_PACKETS as f64).abs() < f64::EPSILON, "{sum}");
     }
 
     #[test]
