@@ -88,7 +88,7 @@ fn comparisons_are_as_they_were_typed() {
     let Workload::Rr(rr, false) = made.spec.workload else { panic!() };
     assert_eq!(rr.until.duration, Duration::from_secs(1));
     let made = compare("sink -d 2 --queues 2").unwrap();
-    assert_eq!((made.spec.setups.len(), made.link.queues), (5, 2));
+    assert_eq!((made.spec.setups.len(), made.link.queues), (6, 2));
     let Workload::Sink(_, source) = made.spec.workload else { panic!() };
     assert_eq!(source.until.duration, Duration::from_secs(2));
     for (line, flag, allowed) in [
