@@ -133,7 +133,8 @@ fn the_check_names_what_the_other_end_of_a_veth_leaves_undone() {
     let (weight, text) = &warned[0];
     assert_eq!(weight, "warns");
     assert!(text.contains("the other end, tx0, leaves checksums to its device"), "{text}");
-    assert!(text.contains("ethtool -K tx0 tx off"), "{text}");
+    let way = format!("`ip netns exec {} ethtool -K tx0 tx off`", pair.source.name());
+    assert!(text.contains(&way), "{text}");
     assert_eq!(found("attach rx0 --check --json --mode skb", "veth")[0].0, "fine");
     // The same words when it is attached.
     let steering = Steering::new(&pair.sink, "attach rx0 --mode native", |_| {});

@@ -394,15 +394,10 @@ fn other_end(mode: Mode, link: &Link, say: Say<'_>) {
                it moves them to that nobody wrote these. The losses are InCsumErrors of `nstat -az` here";
     match peer_of(link) {
         Some(peer) if peer.offloads.iter().any(|on| on == LEAVES_CHECKSUMS) => {
-            let enter = match peer.pid {
-                Some(0) => "ip netns exec NAMESPACE ".to_owned(),
-                Some(pid) => format!("nsenter -t {pid} -n "),
-                None => String::new(),
-            };
             let text = format!(
                 "the other end, {}, leaves checksums to its device, as is usual for veth; {why}. Do \
-                 `{enter}ethtool -K {} tx off`",
-                peer.name, peer.name
+                 `{}ethtool -K {} tx off`",
+                peer.name, peer.enter, peer.name
             );
             say(Weight::Warns, "veth", text);
         }

@@ -27,9 +27,9 @@ const MOST_NAMESPACES: usize = 256;
 pub(super) struct Peer {
     /// Name of the interface.
     pub(super) name: String,
-    /// A process in the namespace where it is, 0 if it only has a name; `None` if it is in that of the
+    /// The beginning of a command that is to run in its namespace; empty if it is in that of the
     /// calling thread.
-    pub(super) pid: Option<u32>,
+    pub(super) enter: String,
     /// Names of the offloads that it has on.
     pub(super) offloads: Vec<String>,
 }
@@ -38,28 +38,28 @@ pub(super) struct Peer {
 /// cannot be found.
 pub(super) fn peer_of(link: &Link) -> Option<Peer> {
     let index = link.peer?;
-    let Some(id) = link.peer_namespace else { return there(index, link.index, None) };
+    let Some(id) = link.peer_namespace else { return there(index, link.index, String::new()) };
     let mut netlink = Netlink::open(Protocol::Route).ok()?;
-    let (pid, namespace) = others().into_iter().find_map(|(pid, path)| {
+    let (enter, namespace) = others().into_iter().find_map(|(enter, path)| {
         let namespace = File::open(path).ok()?;
         let is_it = namespace_id(&mut netlink, namespace.as_fd()).ok()? == Some(id);
-        is_it.then_some((pid, namespace))
+        is_it.then_some((enter, namespace))
     })?;
     let own = link.index;
     let look = move || -> Option<Peer> {
         setns(namespace, CloneFlags::CLONE_NEWNET).ok()?;
-        there(index, own, Some(pid))
+        there(index, own, enter)
     };
     thread::Builder::new().spawn(look).ok()?.join().ok()?
 }
 
 /// Returns the interface of this number in the namespace of the calling thread, if it is an end whose
 /// other one has the number `own`.
-fn there(index: u32, own: u32, pid: Option<u32>) -> Option<Peer> {
+fn there(index: u32, own: u32, enter: String) -> Option<Peer> {
     let link = all_links().ok()?.into_iter().find(|link| link.index == index)?;
     let is_it = link.kind == "veth" && link.peer == Some(own);
     let offloads = is_it.then(|| offloads_of(&link.name).ok())??;
-    Some(Peer { name: link.name, pid, offloads })
+    Some(Peer { name: link.name, enter, offloads })
 }
 
 /// Returns the names of the offloads that an interface has on.
@@ -67,18 +67,21 @@ pub(super) fn offloads_of(interface: &str) -> io::Result<Vec<String>> {
     active_offloads(&mut Netlink::open(Protocol::Generic)?, interface)
 }
 
-/// Returns a process and the file of each other network namespace, and those that have a name.
-fn others() -> Vec<(u32, PathBuf)> {
+/// Returns how a command enters each other network namespace, and its file: those with a name first.
+fn others() -> Vec<(String, PathBuf)> {
     let mut seen = BTreeSet::new();
     let number = |path: &PathBuf| fs::metadata(path).map(|about| about.st_ino()).ok();
     seen.extend(number(&"/proc/thread-self/ns/net".into()));
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        Some((pid, entry.path().join("ns/net")))
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        Some((format!("nsenter -t {pid} -n "), entry.path().join("ns/net")))
     });
     let named = fs::read_dir("/run/netns").into_iter().flatten().flatten();
-    let named = named.map(|entry| (0, entry.path()));
+    let named = named.map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        (format!("ip netns exec {name} "), entry.path())
+    });
     let new =
-        processes.chain(named).filter(|(_, path)| number(path).is_some_and(|n| seen.insert(n)));
+        named.chain(processes).filter(|(_, path)| number(path).is_some_and(|n| seen.insert(n)));
     new.take(MOST_NAMESPACES).collect()
 }
