@@ -6,6 +6,7 @@
 //! | word | what |
 //! | --- | --- |
 //! | [`ONLINE`] | 0 if no packets may go there, else [`TAKES`] or [`LEAVES`], and perhaps [`HOLDS`] |
+//! | [`BESIDE`] | 1 more than the CPU to which the packets of its readers go instead, or 0 |
 //! | [`TAIL`] | packets sent there, less those that were then lost on the way |
 //! | [`LOST_FULL`] | packets lost because its queue was full |
 //! | [`LOST_REFUSED`] | packets that the kernel did not take after the program had sent them there |
@@ -27,6 +28,8 @@ pub const LEAVES: u64 = 2;
 /// Of [`ONLINE`]: no flow moves away while this is set, whatever was worked off, so that the tables
 /// can be copied.
 pub const HOLDS: u64 = 4;
+/// See the module.
+pub const BESIDE: usize = 1;
 /// See the module.
 pub const TAIL: usize = 8;
 /// See the module.

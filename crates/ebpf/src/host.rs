@@ -155,6 +155,14 @@ impl Host for MapHost {
         word(cpu, cpu_state::TAIL)
     }
 
+    #[inline(always)]
+    fn beside(&self, cpu: CpuId) -> Option<CpuId> {
+        match word(cpu, cpu_state::BESIDE) {
+            0 => None,
+            more => Some(CpuId((more - 1) as u16)),
+        }
+    }
+
     /// What was taken waits no longer, whether it is done or not.
     #[inline(always)]
     fn waiting(&self, cpu: CpuId) -> u32 {

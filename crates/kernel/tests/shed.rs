@@ -6,11 +6,12 @@
 mod common;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Rig, WAIT, assert_sums, connected, receiver, rig, sender, settled, sharing, until};
 use rxsteer_core::steer::{Class, Reason};
-use rxsteer_testbed::{Pair, snmp_now};
+use rxsteer_testbed::{Pair, pin_thread, snmp_now};
 
 fn drain(socket: &UdpSocket) -> u64 {
     socket.set_nonblocking(true).unwrap();
@@ -154,4 +155,60 @@ fn a_full_socket_of_a_group_takes_nothing_from_the_others() {
         assert_eq!(u64::from_be_bytes(bytes), number);
     }
     assert_eq!(shed(&rig), 0);
+}
+
+/// A reader and the source share a CPU with the packets, all as busy as can be: the packets go beside.
+#[test]
+fn packets_go_beside_a_reader_that_cannot_carry_them_and_come_home() {
+    let test = "packets_go_beside_a_reader_that_cannot_carry_them_and_come_home";
+    let Some(mut rig) = rig(test, 2, |_| {}) else { return };
+    let (socket, source) = unconnected(&rig, Pair::SINK_V4);
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let home = rig.cpus[0];
+    let [is_over, is_calm] = [const { AtomicBool::new(false) }; 2];
+    let is_beside = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pin_thread(home).unwrap();
+            while !is_over.load(Ordering::Acquire) {
+                let _ = source.send(&[0; 20]);
+                if is_calm.load(Ordering::Acquire) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        scope.spawn(|| {
+            pin_thread(home).unwrap();
+            while !is_over.load(Ordering::Acquire) {
+                let _ = socket.recv(&mut [0; 64]);
+            }
+        });
+        let mut wait_for = |is_beside: bool| {
+            let end = Instant::now() + WAIT;
+            loop {
+                let before = rig.attachment.counters().unwrap().reason(Reason::Beside);
+                std::thread::sleep(Duration::from_millis(120));
+                rig.attachment.maintain();
+                let after = rig.attachment.counters().unwrap().reason(Reason::Beside);
+                if (after > before + 20) == is_beside {
+                    return true;
+                }
+                if Instant::now() > end {
+                    return false;
+                }
+            }
+        };
+        let went = wait_for(true);
+        is_calm.store(true, Ordering::Release);
+        // What others do on these CPUs is not for this test to say: only what was placed must return.
+        let came = !went || wait_for(false);
+        is_over.store(true, Ordering::Release);
+        [went, came]
+    });
+    let counters = settled(&rig);
+    assert_sums(&counters);
+    if is_beside[0] {
+        assert!(is_beside[1], "{counters:?}");
+    } else {
+        eprintln!("skipped {test}: the other CPU never had time to spare");
+    }
 }

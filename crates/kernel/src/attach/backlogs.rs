@@ -18,6 +18,7 @@ use rxsteer_core::{CpuId, CpuSet};
 use rxsteer_ebpf::{cpu_state, map, program};
 
 use super::AttachError;
+use super::beside::{self, Beside};
 use super::cpus::make_even;
 use super::generation::{MapFds, Programs};
 use super::maps::in_map;
@@ -41,6 +42,7 @@ pub(super) struct Backlogs {
     left_behind: u64,
     /// Links of the programs that hear of the queues.
     links: Vec<OwnedFd>,
+    beside: Beside,
 }
 
 impl Backlogs {
@@ -60,8 +62,11 @@ impl Backlogs {
             gone: Vec::new(),
             left_behind: 0,
             links,
+            beside: Beside::default(),
         };
         for cpu in (0..rxsteer_ebpf::MAX_CPUS as u16).map(CpuId) {
+            // Whoever was beside another before is judged anew.
+            this.set_beside(cpu, None);
             let state = this.word(cpu, cpu_state::ONLINE);
             if state & cpu_state::TAKES != 0 {
                 this.open.insert(cpu);
@@ -70,6 +75,25 @@ impl Backlogs {
             }
         }
         Ok(this)
+    }
+
+    /// Sends the packets of CPUs that cannot carry them beside, and home again; `refused` is how many
+    /// were refused or lost since start.
+    pub(super) fn relieve(&mut self, refused: u64) {
+        let mut cpus = beside::times();
+        cpus.retain(|cpu, _| self.open.contains(CpuId(*cpu)));
+        for (cpu, times) in &mut cpus {
+            times.taken = self.word(CpuId(*cpu), cpu_state::TAKEN);
+        }
+        let now = Instant::now();
+        for (cpu, to) in self.beside.look(now, &cpus, refused, beside::share_cache) {
+            self.set_beside(cpu, to);
+        }
+    }
+
+    fn set_beside(&self, cpu: CpuId, to: Option<CpuId>) {
+        let word = to.map_or(0, |to| u64::from(to.0) + 1);
+        self.states.word(cpu, cpu_state::BESIDE).store(word, Ordering::SeqCst);
     }
 
     /// Returns the links of the programs that hear of the queues.

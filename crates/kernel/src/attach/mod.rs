@@ -7,6 +7,7 @@
 //! Elsewhere: the programs (`rxsteer-ebpf`); the decision (`rxsteer-core`).
 
 mod backlogs;
+mod beside;
 mod change;
 mod check;
 mod counters;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 use aya::util::KernelVersion;
 use rxsteer_core::hash::SoftHasher;
+use rxsteer_core::steer::Reason;
 use rxsteer_core::table::Epoch;
 use rxsteer_core::{CpuId, CpuSet};
 use rxsteer_ebpf::{Config, MAX_CPUS, program};
@@ -182,6 +184,11 @@ impl Attachment {
             let _ = self.maps.tell_addresses();
         }
         self.maps.tidy();
+        let lost =
+            |counters: &Counters| counters.cpus.iter().map(|(_, cpu)| cpu.lost()).sum::<u64>();
+        if let Ok(counters) = self.counters() {
+            self.backlogs.relieve(counters.reason(Reason::Shed) + lost(&counters));
+        }
         /// Buckets a turn: 64 turns for the usual tables.
         const TURN: usize = 1024;
         self.settle();
