@@ -365,6 +365,23 @@ fn livelock_load_with_ours_on_delivery_never_falls_as_the_load_grows() {
 }
 
 #[test]
+fn attach_overload_ours_delivers_what_the_split_does_where_rfs_starves_its_readers() {
+    let run = ran(
+        "attach-overload",
+        &["duration=6ms", "claim=[]", "policies=['none', 'rfs', 'flow-aware']"],
+    );
+    for cpus in ["8 CPUs", "16 CPUs"] {
+        let read = |load: &str, policy: &str| {
+            value(&run, "read_per_s", &format!("{cpus}, {load}/{policy}"))
+        };
+        let light = read("0.25 x", "flow-aware") / read("0.25 x", "none");
+        assert!(light >= 0.95, "{cpus}: {light}");
+        assert!(read("4 x", "flow-aware") >= 2.0 * read("4 x", "rfs"), "{cpus}");
+        assert!(read("4 x", "flow-aware") >= 0.8 * read("4 x", "none"), "{cpus}");
+    }
+}
+
+#[test]
 fn elephant_two_cpus_win_for_the_peak_one_for_many_and_beside_finds_it() {
     let run = ran("elephant", &["duration=60ms"]);
     let of = |measure: &str, of: &str| value(&run, measure, of);

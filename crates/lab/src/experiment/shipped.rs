@@ -32,6 +32,7 @@ pub const SHIPPED: &[Shipped] = shipped![
     "hash4",
     "livelock",
     "livelock-load",
+    "attach-overload",
     "elephant",
     "mask-change",
 ];
