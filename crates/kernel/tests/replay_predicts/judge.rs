@@ -25,6 +25,8 @@ pub(crate) enum Why {
     NotKnownLive,
     /// The table knew the flow, the model did not yet, or no longer.
     NotKnownInModel,
+    /// The port led to its reader, which the model does not know of.
+    ByPort,
     /// None of these.
     Unexplained,
 }
@@ -36,6 +38,7 @@ impl Why {
             Self::MovedSooner => "the flow moved sooner than predicted",
             Self::NotKnownLive => "the flow was not known, as was predicted",
             Self::NotKnownInModel => "the flow was known, which was not predicted",
+            Self::ByPort => "the port of a socket without a peer led to its reader",
             Self::Unexplained => "unexplained",
         }
     }
@@ -139,6 +142,7 @@ pub(crate) fn judge(
     packets: &[Seen],
     live: &[Option<CpuId>],
     chosen: &HashMap<u64, Chosen>,
+    strangers: u16,
 ) -> Judged {
     let mut judged = Judged { live_on: cpus_of(live), ..Judged::default() };
     // Where the last packet of each flow was processed, and was predicted to be.
@@ -157,6 +161,7 @@ pub(crate) fn judge(
         }
         let known = matches!(predicted.reason, Reason::Hit | Reason::Held | Reason::Beside);
         let why = match before {
+            _ if ends.dst_port == strangers => Why::ByPort,
             Some((live, _)) if known && live == cpu => Why::MovedLater,
             Some((_, model)) if known && model == predicted.cpu => Why::MovedSooner,
             _ if known => Why::NotKnownLive,

@@ -10,6 +10,9 @@
 //!
 //! Only the key of the flow hash is given to both sides.
 //!
+//! The model knows no ports of sockets without a peer: live, their packets go to the CPU of their reader, in
+//! the model they are spread by hash. They are few here, and have their own name in the differences.
+//!
 //! Not compared: what is no TCP or UDP. The model's packets all arrive on one CPU; live, on that of the
 //! thread that sends. It matters to packets that stay where they arrive, of which there are none here.
 #![expect(
@@ -32,7 +35,7 @@ use common::rig;
 use judge::{Judged, Why};
 use rxsteer_core::CpuId;
 use rxsteer_core::dissect::VlanHash;
-use rxsteer_core::steer::PolicyKind;
+use rxsteer_core::steer::{PolicyKind, Reason};
 use rxsteer_kernel::Settings;
 use rxsteer_lab::capture::{CaptureOptions, Captures, LinkType, PcapWriter};
 use rxsteer_lab::consumer::Scenario;
@@ -101,8 +104,11 @@ fn predict() -> Option<Judged> {
     judge::check_with_sockets(&packets, &live, &consumers);
 
     let told = replay(&packets, &host(&settings), &scenario(&consumers, port, packets[0].ns));
-    let flow_aware = judge::judge(&packets, &live, &told[&PolicyKind::FlowAware]);
-    let by_hash = judge::judge(&packets, &live, &told[&PolicyKind::Rps]);
+    let flow_aware = judge::judge(&packets, &live, &told[&PolicyKind::FlowAware], port);
+    let by_hash = judge::judge(&packets, &live, &told[&PolicyKind::Rps], port);
+    let counters = rig.attachment.counters().unwrap();
+    let reasons = Reason::ALL.map(|reason| (reason.name(), counters.reason(reason)));
+    eprintln!("live: {reasons:?}");
     eprintln!("flow-aware: {flow_aware}");
     eprintln!("by hash alone, for comparison: {by_hash}");
     assert_fair(&flow_aware, &by_hash);
@@ -112,8 +118,8 @@ fn predict() -> Option<Judged> {
 /// What makes the comparison one: enough packets, on more than one CPU, that something else than their
 /// hash decides on.
 fn assert_fair(flow_aware: &Judged, by_hash: &Judged) {
-    // Every round asks over 22 flows and from a stranger.
-    assert!(flow_aware.compared() >= ROUNDS * 23, "{flow_aware}");
+    // Every round asks over 22 flows.
+    assert!(flow_aware.compared() >= ROUNDS * 22, "{flow_aware}");
     assert_eq!(flow_aware.not_seen, 0, "{flow_aware}");
     let most = flow_aware.live_on.values().max().unwrap();
     assert!(*most < flow_aware.compared() * 9 / 10, "{flow_aware}");
