@@ -10,7 +10,7 @@ use std::time::Duration;
 use rxsteer_testbed::Pair;
 use serde::Serialize;
 
-use crate::{BenchError, GenSpec, Means, SinkSpec, Until, Watch, receive_in};
+use crate::{BenchError, GenSpec, SinkSpec, Until, Watch, receive_in};
 
 /// Datagrams to a reader, at multiples of a rate.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,16 +73,12 @@ impl OverloadSpec {
     }
 }
 
-/// Returns the same packets at a rate, by the means that can send fastest, in bursts of a quarter of a
-/// millisecond, as a poll finds them on a busy link; of at least [`LEAST_BURST`] packets, since a sender
-/// that is late by more than a burst does not catch up.
+/// Returns the same packets at a rate, in bursts of a quarter of a millisecond, as a poll finds them on a
+/// busy link; of at least [`LEAST_BURST`] packets, since a sender that is late by more than a burst does
+/// not catch up.
 pub(super) fn at_rate(source: &GenSpec, rate: u64) -> GenSpec {
-    GenSpec {
-        rate,
-        means: source.means.or(Some(Means::Live)),
-        batch: usize::try_from(rate / 4000).unwrap_or(usize::MAX).clamp(LEAST_BURST, 256),
-        ..source.clone()
-    }
+    let batch = usize::try_from(rate / 4000).unwrap_or(usize::MAX).clamp(LEAST_BURST, 256);
+    GenSpec { rate, batch, ..source.clone() }
 }
 
 /// Least packets of a burst.

@@ -10,6 +10,7 @@ mod account;
 mod reader;
 mod sockets;
 mod spec;
+mod work;
 
 #[cfg(test)]
 mod redirected;

@@ -13,6 +13,7 @@ use rxsteer_testbed::{pin_thread, thread_cpu_time};
 use serde::Serialize;
 
 use super::sockets::{Group, PATIENCE_MS, slot_len};
+use super::work::Work;
 use super::{Call, SinkSpec};
 use crate::error::During as _;
 use crate::source::as_ns;
@@ -68,6 +69,8 @@ pub(super) fn read(
             ..Reader::default()
         },
         span: None,
+        work: Work::new(spec.work),
+        worked_on: 0,
         progress,
     };
     let start = thread_cpu_time();
@@ -96,6 +99,9 @@ struct State<'a> {
     told: Vec<u32>,
     reader: Reader,
     span: Span,
+    work: Work,
+    /// Datagrams that were worked on.
+    worked_on: u64,
     progress: &'a Progress,
 }
 
@@ -187,6 +193,8 @@ impl State<'_> {
         self.reader.calls += 1;
         let now = Instant::now();
         self.span = Some((self.span.map_or(now, |(first, _)| first), now));
+        self.work.on(self.reader.received - self.worked_on);
+        self.worked_on = self.reader.received;
     }
 
     fn count(&mut self, messages: usize, index: usize) {

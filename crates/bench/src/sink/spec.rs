@@ -47,6 +47,8 @@ pub struct SinkSpec {
     /// Connected sockets, one for each of these senders, shared out among the threads; none for
     /// unconnected ones.
     pub peers: Vec<SocketAddr>,
+    /// Work on each datagram that was read, in a loop; none for a reader that only reads.
+    pub work: Duration,
     /// CPUs of the threads, in turn; empty for where the scheduler puts them.
     pub cpus: Vec<CpuId>,
     /// Busy polling of the device while there is nothing to read (`SO_BUSY_POLL`).
@@ -64,6 +66,8 @@ impl SinkSpec {
     pub const MOST_BATCH: usize = 1024;
     /// Most threads.
     pub const MOST_THREADS: usize = 256;
+    /// Most work on a datagram.
+    pub const MOST_WORK: Duration = Duration::from_secs(1);
 
     /// One thread that reads with `recvmmsg` of 64 from one socket.
     pub fn new(listen: SocketAddr) -> Self {
@@ -75,6 +79,7 @@ impl SinkSpec {
             threads: 1,
             reuseport: false,
             peers: Vec::new(),
+            work: Duration::ZERO,
             cpus: Vec::new(),
             busy_poll: Duration::ZERO,
             receive_buffer: None,
@@ -119,6 +124,10 @@ impl SinkSpec {
         }
         if !self.peers.is_empty() && self.reuseport {
             return refuse("connected sockets need no reuseport".into());
+        }
+        if self.work > Self::MOST_WORK {
+            let most = Self::MOST_WORK;
+            return refuse(format!("{:?} of work: allowed is at most {most:?}", self.work));
         }
         if self.until.duration > Until::LONGEST {
             return refuse(format!("{:?}: allowed is at most a day", self.until.duration));
