@@ -161,7 +161,7 @@ fn a_full_socket_of_a_group_takes_nothing_from_the_others() {
 #[test]
 fn packets_go_beside_a_reader_that_cannot_carry_them_and_come_home() {
     let test = "packets_go_beside_a_reader_that_cannot_carry_them_and_come_home";
-    let Some(mut rig) = rig(test, 2, |_| {}) else { return };
+    let Some(mut rig) = rig(test, 2, |settings| settings.beside = true) else { return };
     let (socket, source) = unconnected(&rig, Pair::SINK_V4);
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let home = rig.cpus[0];

@@ -186,7 +186,9 @@ impl Attachment {
         self.maps.tidy();
         let lost =
             |counters: &Counters| counters.cpus.iter().map(|(_, cpu)| cpu.lost()).sum::<u64>();
-        if let Ok(counters) = self.counters() {
+        if self.settings.beside
+            && let Ok(counters) = self.counters()
+        {
             self.backlogs.relieve(counters.reason(Reason::Shed) + lost(&counters));
         }
         /// Buckets a turn: 64 turns for the usual tables.

@@ -125,6 +125,9 @@ pub struct Settings {
     pub ports: bool,
     /// Drop in XDP what its UDP socket has no room for.
     pub shed: bool,
+    /// Send the packets of CPUs that cannot carry them to CPUs beside them. Where a hop is dear, and the
+    /// time that it frees goes to others, readers get less by it.
+    pub beside: bool,
 }
 
 impl Settings {
@@ -147,6 +150,7 @@ impl Settings {
             hasher: None,
             ports: true,
             shed: true,
+            beside: false,
         }
     }
 
