@@ -368,7 +368,8 @@ fn livelock_load_with_ours_on_delivery_never_falls_as_the_load_grows() {
 fn attach_overload_ours_delivers_what_the_split_does_where_rfs_starves_its_readers() {
     let run = ran(
         "attach-overload",
-        &["duration=6ms", "claim=[]", "policies=['none', 'rfs', 'flow-aware']"],
+        // Not shorter: what the buffers take at first counts as delivered.
+        &["claim=[]", "policies=['none', 'rfs', 'flow-aware']"],
     );
     for cpus in ["8 CPUs", "16 CPUs"] {
         let read = |load: &str, policy: &str| {
