@@ -5,6 +5,7 @@ mod ebpf;
 mod experiments;
 mod generate;
 mod man;
+mod measure;
 mod measure_attach;
 mod oracle;
 mod verifier;
@@ -37,6 +38,9 @@ enum Chore {
     Generate(generate::GenerateArgs),
     /// Runs every experiment of the lab and makes its page in the documentation, or checks them
     Experiments(experiments::Args),
+    /// Measures the published cases on this machine and predicts them in the lab (root); makes their
+    /// page in the documentation
+    Measure(measure::Args),
     /// Measures rxsteer attached beside the kernel's own set-ups, and writes the page (root)
     MeasureAttach(measure_attach::Args),
     /// Makes the man pages
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Chore::Sample(args) => generate::sample(&args),
         Chore::Generate(args) => generate::generate(&args),
         Chore::Experiments(args) => experiments::run(&args),
+        Chore::Measure(args) => measure::run(&args),
         Chore::MeasureAttach(args) => measure_attach::run(&args),
         Chore::Man(args) => man::run(&args),
     });

@@ -23,7 +23,7 @@ mod traffic;
 mod watch;
 mod words;
 
-pub use calibrate::{CalibrateReport, Cost, Wake, calibrate};
+pub use calibrate::{CalibrateReport, Cost, Kept, Wake, calibrate};
 pub use compare::{
     Attached, AttachedRun, CompareReport, CompareSpec, Load, Metric, OverloadSpec, Ratio, Setup,
     SetupReport, Spread, Workload, compare,

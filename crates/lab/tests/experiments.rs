@@ -407,3 +407,89 @@ fn one_seed_gives_one_json_and_another_seed_another() {
     assert_eq!(text("seed=1"), text("seed=1"));
     assert_ne!(text("seed=1"), text("seed=2").replace("seed=2", "seed=1"));
 }
+
+/// Clients on the host: no cost but those named, which are all different.
+const LOCAL_CLIENTS: &str = r#"
+name = "local-clients"
+title = "Clients on the host"
+about = "Each end has a CPU."
+duration = "20ms"
+policies = ["none"]
+show = ["read_per_s"]
+[host]
+cpus = 2
+[[host.queue]]
+irq_cpu = 0
+cpus = "none"
+[[host.queue]]
+irq_cpu = 1
+cpus = "none"
+[host.costs]
+interrupt = 100
+take = 200
+protocol_udp = 400
+wake_local = 0
+wake_remote = 800
+switch = 1_600
+read = 3_200
+read_near = 0
+read_far = 0
+copy_per_kib = 0
+work = 6_400
+[[traffic]]
+kind = "round-trips"
+name = "rr"
+protocol = "udp"
+flows = 1
+port = 5000
+bytes = 1
+client_cpu = 0
+client_work_ns = 12_800
+[[consumer]]
+protocol = "udp"
+local = ":5000"
+connected = true
+cpus = "1"
+"#;
+
+/// With one flow nothing is done at the same time, so a transaction takes the sum of its steps.
+#[test]
+fn a_transaction_with_a_client_on_the_host_takes_the_sum_of_its_steps() {
+    let json = json_of(&Experiment::from_toml("x.toml", LOCAL_CLIENTS, &[]).unwrap());
+    let way = 100 + 200 + 400 + 800 + 1600 + 3200;
+    let transaction = (way + 6400) + (way + 12_800);
+    // Each is two packets that are read.
+    near(value(&json, "read", "all/none") / 2.0, 20e6 / f64::from(transaction), 0.02);
+}
+
+/// With many flows both ends always have something to do, and the slower one is the limit: the clients,
+/// whose CPU also takes the requests.
+#[test]
+fn many_clients_on_the_host_keep_their_cpu_busy() {
+    let settings = ["traffic.rr.flows=100".parse().unwrap()];
+    let text = LOCAL_CLIENTS.replace("20ms", "200ms");
+    let json = json_of(&Experiment::from_toml("x.toml", &text, &settings).unwrap());
+    let client = 3200 + 12_800 + 100 + 200 + 400;
+    let transactions = value(&json, "read", "all/none") / 2.0;
+    // What is under way at the end is still answered; now and then the other end must be woken.
+    let limit = 200e6 / f64::from(client);
+    assert!(
+        transactions <= limit * 1.02 && transactions >= limit * 0.9,
+        "{transactions} of {limit}"
+    );
+    assert!(value(&json, "busiest_cpu_share", "all/none") > 0.97);
+}
+
+#[test]
+fn clients_on_the_host_need_a_cpu_and_have_no_network() {
+    let refused = |old: &str, new: &str| {
+        let text = LOCAL_CLIENTS.replace(old, new);
+        Experiment::from_toml("x.toml", &text, &[]).unwrap_err().to_string()
+    };
+    assert!(refused("client_cpu = 0", "client_cpu = 7").contains("CPU 7 is not online"));
+    assert!(refused("client_cpu = 0", "").contains("needs `client_cpu`"));
+    let network = refused("client_cpu = 0", "client_cpu = 0\nround_trip = \"1ms\"");
+    assert!(network.contains("no network"), "{network}");
+    let link = refused("client_cpu = 0", "client_cpu = 0\nper_second = 5");
+    assert!(link.contains("no link"), "{link}");
+}

@@ -4,10 +4,15 @@
 //! way. Noise only ever adds time, so the least of several short runs counts. What cannot be told apart
 //! from outside the kernel, or from noise, is not given, and keeps its default.
 //!
-//! Elsewhere: waking ([`wake`]), reading ([`reading`]), packet work ([`processing`]).
+//! Always true: each cost of the model is either measured or kept, once, and says how or why.
+//! Elsewhere: waking ([`wake`]), reading ([`reading`]), packet work ([`processing`]), other CPUs
+//! ([`signals`]), applications ([`sending`]), what is kept ([`kept`]).
 
+mod kept;
 mod processing;
 mod reading;
+mod sending;
+mod signals;
 mod wake;
 
 use std::fmt::Write as _;
@@ -17,6 +22,7 @@ use rxsteer_core::CpuId;
 use rxsteer_testbed::{Pair, allowed_cpus};
 use serde::Serialize;
 
+pub use kept::Kept;
 pub use wake::Wake;
 
 use crate::error::During as _;
@@ -38,6 +44,10 @@ pub struct Cost {
 pub struct CalibrateReport {
     /// Steps.
     pub costs: Vec<Cost>,
+    /// Steps that keep their defaults, and why.
+    pub kept: Vec<Kept>,
+    /// What applications spend; not of the model, but for what a workload says of its own work.
+    pub application: Vec<Cost>,
     /// How long waking a thread takes, from CPU to CPU.
     pub wakes: Vec<Wake>,
 }
@@ -60,6 +70,13 @@ impl CalibrateReport {
         for Cost { name, ns, how } in &self.costs {
             writeln!(text, "{name} = {ns} # {how}").expect("a string takes all");
         }
+        for Kept { name, ns, why } in &self.kept {
+            writeln!(text, "# {name} = {ns}: {why}").expect("a string takes all");
+        }
+        text.push_str("\n# What applications spend here, for `work_ns` of a consumer:\n");
+        for Cost { name, ns, how } in &self.application {
+            writeln!(text, "# {name}: {ns} ({how})").expect("a string takes all");
+        }
         text
     }
 }
@@ -74,12 +91,35 @@ pub fn calibrate(pair: &Pair, stop: &AtomicBool) -> Result<CalibrateReport, Benc
     let Some(first) = cpus.first().copied() else {
         return Err(BenchError::Options("this process may run on no CPU".into()));
     };
+    let other = cpus.get(1).copied();
     let (wakes, mut costs) = wake::measure(&cpus, stop)?;
-    costs.extend(reading::measure(pair, first, cpus.get(1).copied(), stop)?);
-    costs.extend(processing::measure(pair, first, stop)?);
+    costs.extend(reading::measure(pair, first, other, stop)?);
+    let (steps, of_processing) = processing::measure(pair, first, stop)?;
+    costs.extend(of_processing);
+    let mut application = Vec::new();
+    if let Some(other) = other {
+        costs.extend(signals::measure(pair, first, other, &steps, stop)?);
+        // Reading here is reading what the other CPU sent.
+        let near = if shares_cache(first, other) { "read_near" } else { "read_far" };
+        let of = |name: &str| costs.iter().find(|cost| cost.name == name).map_or(0, |cost| cost.ns);
+        let read_ns = of("read") + of(near);
+        let sending = sending::measure(pair, (first, other), &steps, read_ns, stop)?;
+        costs.extend(sending.costs);
+        application = sending.application;
+    }
     // A step that noise hides is not one that costs nothing.
+    let hidden: Vec<&'static str> =
+        costs.iter().filter(|cost| cost.ns == 0).map(|cost| cost.name).collect();
     costs.retain(|cost| cost.ns > 0);
-    Ok(CalibrateReport { costs, wakes })
+    let kept = kept::all(&costs, &hidden, other.is_some());
+    Ok(CalibrateReport { costs, kept, application, wakes })
+}
+
+/// Returns whether two CPUs share their last cache; `false` where the kernel does not say.
+fn shares_cache(one: CpuId, other: CpuId) -> bool {
+    let facts = HostFacts::read();
+    let groups = facts.caches.iter().filter_map(|list| rxsteer_core::CpuSet::from_list(list).ok());
+    groups.into_iter().any(|group| group.contains(one) && group.contains(other))
 }
 
 /// Returns an error if the measurement shall end; asked before each short run.

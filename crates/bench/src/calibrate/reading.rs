@@ -59,7 +59,7 @@ pub(super) fn measure(
     ];
     if let Some(other) = other {
         let crossed = least(SMALL, other, 1)?;
-        let shares = shares_cache(cpu, other);
+        let shares = super::shares_cache(cpu, other);
         costs.push(Cost {
             name: if shares { "read_near" } else { "read_far" },
             ns: difference(crossed, single),
@@ -135,11 +135,4 @@ fn once(
         }
         Ok(time.as_nanos() as f64 / count as f64)
     })
-}
-
-/// Returns whether two CPUs share their last cache; `false` where the kernel does not say.
-fn shares_cache(one: CpuId, other: CpuId) -> bool {
-    let facts = crate::HostFacts::read();
-    let groups = facts.caches.iter().filter_map(|list| rxsteer_core::CpuSet::from_list(list).ok());
-    groups.into_iter().any(|group| group.contains(one) && group.contains(other))
 }

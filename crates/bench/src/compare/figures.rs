@@ -7,8 +7,8 @@ use super::stats::Metric;
 use super::{Setup, Workload, steered};
 use crate::compare::steered::Attached;
 use crate::{
-    BenchError, GenSpec, MixedReport, PairReport, RrPairReport, SinkSpec, Watch, ask_in, mix_in,
-    receive_in,
+    BenchError, CpuUse, GenSpec, MixedReport, PairReport, RrPairReport, SinkSpec, Watch, ask_in,
+    mix_in, receive_in,
 };
 
 /// A figure of one run.
@@ -97,12 +97,22 @@ fn datagrams(
     let report = receive_in(pair, sink, source, watch)?;
     let PairReport { source, sink, account } = &report;
     let busy: u64 = sink.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+    let elapsed = sink.elapsed.as_nanos().max(1) as f64;
+    // Counted in steps of a clock tick, so it may come to a little more than all.
+    let busy_share = |cpu: Option<&CpuUse>| {
+        cpu.map_or(0.0, |cpu| (cpu.busy_ns as f64 / elapsed * 100.0).min(100.0))
+    };
+    let takes = sink.cpus.iter().max_by_key(|cpu| cpu.processed);
+    let reader = sink.readers.first().and_then(|reader| reader.cpu);
+    let reads = sink.cpus.iter().find(|cpu| Some(cpu.cpu) == reader);
     Ok(vec![
         Figure::more("read", "packets/s", sink.rate()),
         Figure::more(super::SENT, "packets/s", source.rate()),
         Figure::more("read of those sent", "%", share(account.received, account.sent)),
         Figure::less("reader's CPU", "ns/packet", sink.ns_per_packet()),
         Figure::less("all CPUs", "ns/packet", busy as f64 / sink.received.max(1) as f64),
+        Figure::less("CPU that processes", "% busy", busy_share(takes)),
+        Figure::less("CPU that reads", "% busy", busy_share(reads)),
     ])
 }
 

@@ -335,6 +335,9 @@ pub(super) fn connect(from: Option<SocketAddr>, to: SocketAddr) -> io::Result<Tc
     let fd = open(to, SockType::Stream)?;
     if let Some(from) = from {
         setsockopt(&fd, sockopt::ReuseAddr, &true)?;
+        // Ends with a reset: the port of a connection that waits for its end (RFC 9293, TIME-WAIT) is
+        // not there for the next run.
+        setsockopt(&fd, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
         bind(fd.as_raw_fd(), &SockaddrStorage::from(from))?;
     }
     nix::sys::socket::connect(fd.as_raw_fd(), &SockaddrStorage::from(to))?;

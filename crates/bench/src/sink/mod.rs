@@ -7,10 +7,11 @@
 //! Elsewhere: the loop of a reader ([`reader`]); where packets were lost ([`account`]).
 
 mod account;
+mod idle;
 mod reader;
 mod sockets;
 mod spec;
-mod work;
+pub(crate) mod work;
 
 #[cfg(test)]
 mod redirected;
@@ -203,7 +204,9 @@ where
     T: Send,
 {
     let is_open_end = spec.listens_outside;
+    let _idle = idle::Idle::open(spec, &spec.idle_peers)?;
     let groups = sockets::open(spec)?;
+    let work = work::Work::new(spec.work);
     let before = Counters::now()?;
     let progress = Progress::default();
     let start = Instant::now();
@@ -216,7 +219,7 @@ where
                 let cpu = spec.cpus.get(index % spec.cpus.len().max(1)).copied();
                 let progress = &progress;
                 scope.spawn(move || {
-                    let result = reader::read(group, spec, cpu, progress, over);
+                    let result = reader::read(group, spec, (cpu, work), progress, over);
                     // One that fails must not let the others wait for ever.
                     over.fetch_or(result.is_err(), Ordering::Relaxed);
                     result

@@ -50,7 +50,7 @@ pub(super) type Span = Option<(Instant, Instant)>;
 pub(super) fn read(
     group: &Group,
     spec: &SinkSpec,
-    cpu: Option<CpuId>,
+    (cpu, work): (Option<CpuId>, Work),
     progress: &Progress,
     over: &AtomicBool,
 ) -> Result<(Reader, Span), BenchError> {
@@ -69,7 +69,7 @@ pub(super) fn read(
             ..Reader::default()
         },
         span: None,
-        work: Work::new(spec.work),
+        work,
         worked_on: 0,
         progress,
     };

@@ -67,7 +67,7 @@ fn group(sockets: Vec<Arc<UdpSocket>>) -> Result<Group, BenchError> {
     Ok(Group { sockets, epoll: Some(epoll) })
 }
 
-fn one(spec: &SinkSpec, peer: Option<SocketAddr>) -> Result<UdpSocket, BenchError> {
+pub(super) fn one(spec: &SinkSpec, peer: Option<SocketAddr>) -> Result<UdpSocket, BenchError> {
     let made = || -> io::Result<UdpSocket> {
         let family = if spec.listen.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let fd: OwnedFd = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;

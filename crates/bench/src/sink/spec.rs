@@ -47,6 +47,9 @@ pub struct SinkSpec {
     /// Connected sockets, one for each of these senders, shared out among the threads; none for
     /// unconnected ones.
     pub peers: Vec<SocketAddr>,
+    /// Connected sockets besides, one for each of these senders, that nobody reads: they only stand in
+    /// the tables of the kernel.
+    pub idle_peers: Vec<SocketAddr>,
     /// Work on each datagram that was read, in a loop; none for a reader that only reads.
     pub work: Duration,
     /// CPUs of the threads, in turn; empty for where the scheduler puts them.
@@ -79,6 +82,7 @@ impl SinkSpec {
             threads: 1,
             reuseport: false,
             peers: Vec::new(),
+            idle_peers: Vec::new(),
             work: Duration::ZERO,
             cpus: Vec::new(),
             busy_poll: Duration::ZERO,

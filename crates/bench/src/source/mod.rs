@@ -8,7 +8,7 @@
 mod capture;
 pub(crate) mod live;
 mod outlet;
-mod packet;
+pub(crate) mod packet;
 mod pair;
 mod report;
 mod socket;

@@ -8,15 +8,24 @@ use crate::BenchError;
 use crate::traffic::Frames;
 
 /// A packet socket and what it sends.
-pub(super) struct PacketSocket {
+pub(crate) struct PacketSocket {
     outlet: Outlet,
     frames: Frames,
 }
 
 impl PacketSocket {
     /// Opens a socket that sends on a device of this thread's namespace.
-    pub(super) fn open(index: u32, frames: Frames, batch: usize) -> Result<Self, BenchError> {
+    pub(crate) fn open(index: u32, frames: Frames, batch: usize) -> Result<Self, BenchError> {
         Ok(Self { outlet: Outlet::open(index, batch, frames.longest())?, frames })
+    }
+
+    /// Sends so many frames.
+    pub(crate) fn run(&mut self, frames: usize) -> io::Result<()> {
+        let mut left = frames as u64;
+        while left > 0 {
+            left -= Sender::send(self, left as usize)?.packets.min(left);
+        }
+        Ok(())
     }
 }
 

@@ -35,11 +35,16 @@ pub(super) fn run(args: &CalibrateArgs, terminal: &Terminal) -> anyhow::Result<E
     }
     let mut out = terminal.results();
     output.head(&mut out, &[])?;
-    writeln!(
-        out,
-        "\nsteps, in ns; those that are not here cannot be told apart and keep their defaults"
-    )?;
+    writeln!(out, "\nsteps, in ns")?;
     for cost in &report.costs {
+        writeln!(out, "  {:<14}{:>7}  {}", cost.name, cost.ns, cost.how)?;
+    }
+    writeln!(out, "\nsteps that keep their defaults")?;
+    for kept in &report.kept {
+        writeln!(out, "  {:<14}{:>7}  {}", kept.name, kept.ns, kept.why)?;
+    }
+    writeln!(out, "\nwhat applications spend, for work_ns of a consumer")?;
+    for cost in &report.application {
         writeln!(out, "  {:<14}{:>7}  {}", cost.name, cost.ns, cost.how)?;
     }
     writeln!(out, "\nwaking a thread")?;

@@ -80,6 +80,8 @@ pub(super) struct TrafficFile {
     pub(super) one_client: Option<Spanned<bool>>,
     pub(super) flow_label: Option<Spanned<u32>>,
     pub(super) burst_gap_ns: Option<Spanned<u32>>,
+    pub(super) client_cpu: Option<Spanned<u16>>,
+    pub(super) client_work_ns: Option<Spanned<u32>>,
 }
 
 /// Sockets on one port, and look-ups of packets for them.

@@ -381,6 +381,11 @@ fn run(
         }
         let checked = traffic::check(source, given, duration_ns)?;
         traffic::check_size(source, given, &checked)?;
+        if let (Some(cpu), Some(at)) = (checked.client_cpu(), &given.get_ref().client_cpu)
+            && !host.cpus.online.contains(cpu)
+        {
+            return Err(source.refuse(at, format!("CPU {cpu} is not online")));
+        }
         traffic.push(checked);
     }
     let alone = |t: &Traffic| matches!(t.kind, Kind::RoundTrips { .. });

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use rxsteer_core::CpuId;
 use toml::Spanned;
 
 use super::file::TrafficFile;
@@ -12,7 +13,7 @@ use crate::generate::{
     Crowd, CrowdKind, EPOCH_NS, Flow, Layer, Payload, Rng, Scenario, Tcp, TcpConversation,
     TcpFlags, Tunnel, Tunnelled, Turns, UdpConversation, Uniform, packet, uniform_client,
 };
-use crate::replay::RoundTrips;
+use crate::replay::{Clients, RoundTrips};
 
 /// The host of every experiment.
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
@@ -66,7 +67,7 @@ pub(super) enum Kind {
         flow_label: Option<u32>,
     },
     /// Request and response, each request after the response before it was read.
-    RoundTrips { tcp: bool, round_trip_ns: u64, window: u32 },
+    RoundTrips { tcp: bool, round_trip_ns: u64, window: u32, clients: Option<Clients> },
 }
 
 /// Keys beyond `kind`, `name`, `start` and `stop` that a kind takes.
@@ -94,8 +95,24 @@ const KINDS: [(&str, &[&str]); 10] = [
             "flow_label",
         ],
     ),
-    ("round-trips", &["flows", "per_second", "port", "bytes", "protocol", "round_trip", "window"]),
+    (
+        "round-trips",
+        &[
+            "flows",
+            "per_second",
+            "port",
+            "bytes",
+            "protocol",
+            "round_trip",
+            "window",
+            "client_cpu",
+            "client_work_ns",
+        ],
+    ),
 ];
+
+/// Work of a client on a response, its next request included, unless the file says otherwise, in ns.
+const DEFAULT_CLIENT_WORK_NS: u32 = 1000;
 
 /// What traffic of all experiments may not exceed.
 const MOST_FLOWS: u64 = 1 << 22;
@@ -211,6 +228,8 @@ fn foreign_keys(
         ("one_client", start(&file.one_client)),
         ("flow_label", start(&file.flow_label)),
         ("burst_gap_ns", start(&file.burst_gap_ns)),
+        ("client_cpu", start(&file.client_cpu)),
+        ("client_work_ns", start(&file.client_work_ns)),
     ];
     let foreign = given.iter().find(|(key, at)| at.is_some() && !keys.contains(key));
     match foreign {
@@ -266,9 +285,31 @@ fn kind(source: Source<'_>, file: &TrafficFile, word: &str) -> Result<Kind, Conf
                 },
             };
             let window = at_most(source, &file.window, 1, 4096, 1)?;
-            Kind::RoundTrips { tcp, round_trip_ns, window }
+            let clients = clients(source, file)?;
+            Kind::RoundTrips { tcp, round_trip_ns, window, clients }
         }
     })
+}
+
+/// Reads who asks, if that is somebody on the host itself.
+fn clients(source: Source<'_>, file: &TrafficFile) -> Result<Option<Clients>, ConfigError> {
+    let work_ns = at_most(source, &file.client_work_ns, 1, 1_000_000_000, DEFAULT_CLIENT_WORK_NS)?;
+    let Some(cpu) = &file.client_cpu else {
+        return match &file.client_work_ns {
+            Some(given) => {
+                Err(source.refuse(given, "is of clients on the host: needs `client_cpu`"))
+            }
+            None => Ok(None),
+        };
+    };
+    if let Some(given) = &file.round_trip {
+        let message = "between clients on the host and the host there is no network";
+        return Err(source.refuse(given, message));
+    }
+    if let Some(given) = &file.per_second {
+        return Err(source.refuse(given, "there is no link to clients on the host"));
+    }
+    Ok(Some(Clients { cpu: CpuId(*cpu.get_ref()), work_ns }))
 }
 
 fn at_most(
@@ -324,6 +365,7 @@ impl Traffic {
             Kind::Tcp => sent.saturating_mul(PACKETS_PER_TCP_REQUEST + 2),
             Kind::IdleTcp => self.flows.saturating_mul(8),
             // Bounded by the host, which is taken to do 5 M requests per second at most.
+            Kind::RoundTrips { clients: Some(_), .. } => self.span_ns() / 100,
             Kind::RoundTrips { round_trip_ns, window, .. } => {
                 let by_network =
                     u128::from(self.flows) * u128::from(window) * u128::from(self.span_ns())
@@ -405,7 +447,9 @@ impl Traffic {
 
     /// Returns its round trips, if it is of that kind.
     pub(super) fn round_trips(&self, number: u64) -> Option<RoundTrips> {
-        let Kind::RoundTrips { tcp, round_trip_ns, window } = self.kind else { return None };
+        let Kind::RoundTrips { tcp, round_trip_ns, window, clients } = self.kind else {
+            return None;
+        };
         let frame = |flow: u64| {
             let client = uniform_client(flow + number * 7_340_033);
             let (src, dst) = (client.port(), self.port);
@@ -423,8 +467,17 @@ impl Traffic {
             frames: (0..self.flows).map(frame).collect(),
             round_trip_ns,
             window,
+            clients,
             link_gap_ns: 1_000_000_000u64.checked_div(self.per_second).unwrap_or(0),
         })
+    }
+
+    /// Returns the CPU of its clients, if they are on the host.
+    pub(super) const fn client_cpu(&self) -> Option<CpuId> {
+        match self.kind {
+            Kind::RoundTrips { clients: Some(Clients { cpu, .. }), .. } => Some(cpu),
+            _ => None,
+        }
     }
 
     fn requests(&self) -> u64 {

@@ -44,7 +44,7 @@ pub use local::LocalRule;
 pub use options::{ReplayOptions, ServiceKind, hasher};
 
 pub(crate) use frame::Reader;
-pub(crate) use round_trips::{RoundTrips, round_trips};
+pub(crate) use round_trips::{Clients, RoundTrips, round_trips};
 
 use crate::capture::{CaptureError, Captures, NoteKind, Packet};
 use crate::consumer::{Change, Event};

@@ -5,6 +5,10 @@
 //! which varies by a tenth. A request that is lost is sent again after [`RETRY_NS`]. Flows, hashes,
 //! queues and sockets are those that the front of a replay finds for one frame of each flow.
 //!
+//! The clients may also be on the host itself ([`Clients`]), as over a loopback or a veth device: a thread
+//! on one of its CPUs reads the responses and asks again, and what is sent is taken on the CPU that sent
+//! it, with no network between. Then the clients' work competes with that of the host.
+//!
 //! Always true: a flow has no more packets under way than its window; the same seed gives the same
 //! run.
 //! Elsewhere: what happens to a packet (`ledger` and the engine).
@@ -15,6 +19,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rxsteer_core::steer::PolicyKind;
+use rxsteer_core::{CpuId, FlowHash, QueueId};
 use rxsteer_engine::virtual_time::VirtualTime;
 
 use super::front::Front;
@@ -43,8 +48,19 @@ pub(crate) struct RoundTrips {
     pub(crate) round_trip_ns: u64,
     /// Requests of one flow that are under way at a time, as a window of TCP; at least 1.
     pub(crate) window: u32,
+    /// Who asks, if that is somebody on the host itself: then there is no round trip and no link.
+    pub(crate) clients: Option<Clients>,
     /// Least time between two packets of the set on the link, in ns.
     pub(crate) link_gap_ns: u64,
+}
+
+/// Clients on the host itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Clients {
+    /// CPU of their thread.
+    pub(crate) cpu: CpuId,
+    /// Their work on a response, the next request included, in ns.
+    pub(crate) work_ns: u32,
 }
 
 /// What a flow sends, again and again.
@@ -55,7 +71,17 @@ struct Flow {
     window: u32,
     set: usize,
     sent: u32,
+    /// The flow that follows when a packet of this one was read, at once; `None`: this one itself, a round
+    /// trip later.
+    follows: Option<u32>,
+    /// Whether it begins.
+    begins: bool,
+    /// Nothing that is read sooner than this before a packet of it brings that, in ns.
+    ahead_ns: u64,
 }
+
+/// Time in which clients on the host ask for the first time, in ns.
+const FIRST_NS: u64 = 100_000;
 
 /// Runs round trips under every policy of the options; `None` if it was stopped.
 pub(crate) fn round_trips(
@@ -103,11 +129,68 @@ fn flows(host: &Host, options: &ReplayOptions, sets: &[RoundTrips]) -> (Vec<Flow
             }
             if let Some(job) = last {
                 let (round_trip_ns, window) = (set.round_trip_ns, set.window);
-                flows.push(Flow { job, round_trip_ns, window, set: number, sent: 0 });
+                flows.push(Flow {
+                    job,
+                    round_trip_ns,
+                    window,
+                    set: number,
+                    sent: 0,
+                    follows: None,
+                    begins: true,
+                    ahead_ns: (round_trip_ns - round_trip_ns / 10).max(1),
+                });
             }
         }
     }
+    answers(host, sets, &mut flows, &mut opened);
     (flows, opened)
+}
+
+/// Adds a flow of responses to each one of clients on the host, and the clients' sockets.
+fn answers(host: &Host, sets: &[RoundTrips], flows: &mut Vec<Flow>, opened: &mut Vec<Opened>) {
+    let queue_of = |cpu: CpuId| {
+        let place = host.queues.iter().position(|queue| queue.irq_cpu == cpu).unwrap_or(0);
+        QueueId(place as u16)
+    };
+    let mut place = flows.iter().map(|flow| flow.job.flow + 1).max().unwrap_or(0);
+    let mut socket = opened.iter().map(|opened| opened.socket + 1).max().unwrap_or(0);
+    for index in 0..flows.len() {
+        let Some(clients) = sets[flows[index].set].clients else { continue };
+        let asks = flows[index];
+        let server = opened.iter().find(|opened| opened.socket == asks.job.socket).copied();
+        let Some(server) = server else { continue };
+        let answer = Flow {
+            job: Job {
+                hash: FlowHash(asks.job.hash.0.rotate_left(16) | 1),
+                flow: place,
+                socket,
+                socket_use: server.socket_use,
+                queue: queue_of(server.cpu),
+                connected: true,
+                wants_reader: true,
+                ..asks.job
+            },
+            follows: Some(index as u32),
+            begins: false,
+            ahead_ns: u64::from(clients.work_ns).max(1),
+            ..asks
+        };
+        opened.push(Opened {
+            socket,
+            cpu: clients.cpu,
+            work_ns: clients.work_ns,
+            connected: true,
+            ..server
+        });
+        let next = flows.len() as u32;
+        let asks = &mut flows[index];
+        (asks.follows, asks.job.queue) = (Some(next), queue_of(clients.cpu));
+        asks.round_trip_ns = FIRST_NS;
+        asks.ahead_ns = u64::from(server.work_ns).max(1);
+        flows.push(answer);
+        place += 1;
+        socket += 1;
+    }
 }
 
 struct Run {
@@ -167,15 +250,14 @@ impl Run {
     ) -> Option<PolicyReport> {
         self.ledger.ends_at(duration_ns);
         let mut rng = Rng::new(seed, 0x726f_756e);
-        for (index, flow) in self.flows.iter().enumerate() {
+        for (index, flow) in self.flows.iter().enumerate().filter(|(_, flow)| flow.begins) {
             for _ in 0..flow.window {
                 let first_ns = rng.below(flow.round_trip_ns.max(1));
                 self.due.push(Reverse((first_ns, index as u32)));
             }
         }
         // Nothing that is read now brings a request sooner than this.
-        let ahead_ns = self.flows.iter().map(|flow| flow.round_trip_ns).min().unwrap_or(1);
-        let ahead_ns = (ahead_ns - ahead_ns / 10).max(1);
+        let ahead_ns = self.flows.iter().map(|flow| flow.ahead_ns).min().unwrap_or(1);
         let (mut now_ns, mut sent) = (0, 0u64);
         while now_ns < duration_ns {
             let next_ns = self.due.peek().map_or(u64::MAX, |Reverse((ns, _))| *ns);
@@ -206,7 +288,11 @@ impl Run {
         self.ledger.take_ends(&mut self.ended);
         for ended in self.ended.drain(..) {
             let Some(&index) = self.by_place.get(ended.flow as usize) else { continue };
-            let round_trip_ns = self.flows[index as usize].round_trip_ns;
+            let Flow { round_trip_ns, follows, .. } = self.flows[index as usize];
+            if let Some(next) = follows.filter(|_| ended.read) {
+                self.due.push(Reverse((ended.ns, next)));
+                continue;
+            }
             let tenth = round_trip_ns / 10;
             let after_ns = if ended.read {
                 round_trip_ns - tenth + rng.below(2 * tenth + 1)

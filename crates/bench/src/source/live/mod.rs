@@ -83,6 +83,24 @@ impl LiveFrames {
 }
 
 impl LiveFrames {
+    /// Loads a program that drops its own frames: what sending takes by itself.
+    pub(crate) fn dropping(spec: &GenSpec, link: &Link) -> Result<Self, BenchError> {
+        let mut frames = Frames::new(&spec.traffic, link)?;
+        let mut frame = vec![0; frames.longest()];
+        frames.write(&mut frame);
+        let refused = |error: &dyn std::error::Error| BenchError::LiveFrames(in_full(error));
+        let object = object::wrap(&program::drop_all()).map_err(|error| refused(&error))?;
+        let mut ebpf = aya::Ebpf::load(&object).map_err(|error| refused(&error))?;
+        let program: &mut Xdp = ebpf
+            .program_mut(program::NAME)
+            .expect("the object has this program")
+            .try_into()
+            .map_err(|error: ProgramError| refused(&error))?;
+        program.load().map_err(|error| refused(&error))?;
+        let batch = (spec.batch as u32).min(MOST_BATCH);
+        Ok(Self { ebpf, frame, batch, at_once: MOST_AT_ONCE })
+    }
+
     /// Sends so many frames with one call.
     pub(crate) fn run(&mut self, frames: usize) -> io::Result<()> {
         self.at_once = frames;
