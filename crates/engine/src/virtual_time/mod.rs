@@ -77,6 +77,8 @@ enum Event {
     Piece(CpuId),
     /// A queue's interrupt was put off until now.
     Interrupt(QueueId),
+    /// A signal of another CPU is sent by now.
+    Signal(CpuId),
     /// An instance is polled for what it holds.
     Poll(CpuId, Napi),
     /// A queue was held back until now.
@@ -238,7 +240,7 @@ impl<P> VirtualTime<P> {
             }
             let again = match event {
                 Event::Piece(cpu) => self.step(time, cpu, stages),
-                Event::Interrupt(_) | Event::Poll(..) | Event::Release(_) => {
+                Event::Interrupt(_) | Event::Signal(_) | Event::Poll(..) | Event::Release(_) => {
                     self.timer(time, event, stages);
                     None
                 }
@@ -265,6 +267,12 @@ impl<P> VirtualTime<P> {
                 let ring = &self.world.rings[queue.index()];
                 if ring.armed && ring.interrupt_ns == now_ns {
                     self.interrupt(queue, now_ns, stages);
+                }
+            }
+            Event::Signal(cpu) => {
+                if self.world.is_online(cpu) {
+                    self.cpus[cpu.index()].interrupts.push_back(Interrupt::Signal);
+                    self.start(cpu, now_ns, stages);
                 }
             }
             Event::Release(queue) => {
@@ -476,6 +484,10 @@ impl<P> VirtualTime<P> {
             let at = &mut self.cpus[to.index()];
             if from == to || self.settings.mode == Mode::Threaded {
                 at.raise(Cpu::<P>::BACKLOG);
+            } else if after_ns > 0 {
+                // Not before it is sent: a CPU that is busy would take it between two pieces.
+                self.coming.push((now_ns + after_ns, Event::Signal(to)));
+                continue;
             } else {
                 at.interrupts.push_back(Interrupt::Signal);
             }

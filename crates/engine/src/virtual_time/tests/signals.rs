@@ -43,6 +43,23 @@ fn one_signal_serves_a_burst_and_one_more_the_next() {
     assert_eq!(load(&host, 0).signals, 2);
 }
 
+/// A CPU that works takes signals between two pieces, but none that is still being sent.
+#[test]
+fn a_busy_cpu_takes_no_signal_before_it_is_sent() {
+    let mut host = VirtualTime::new(&topology(2), &Settings::default(), &costs());
+    let mut script = Script::to(1);
+    for n in 1..=10 {
+        host.arrive(Parcel { queue: QueueId(1), ..parcel(n) }, QueueId(1), 0, &mut script);
+    }
+    host.arrive(parcel(11), QueueId(0), 0, &mut script);
+    host.drain(&mut script);
+    // CPU 0 marked the backlog at 110, before CPU 1 put its own packets there, and who finds the mark
+    // leaves the start to the signal: all of them wait until it is sent.
+    let signal = 100 + 10 + 1000;
+    assert_eq!(script.times("processed").first(), Some(&(signal + 5 + 50)));
+    assert_eq!(script.times("processed").last(), Some(&(signal + 5 + 11 * 50)));
+}
+
 /// Two steering CPUs and one target in one burst: the mark is the target's.
 #[test]
 fn two_cpus_that_steer_to_one_send_one_signal_in_all() {
