@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Ends what is under way after some time.
-fn end_after(time: Duration, stop: &Arc<AtomicBool>) {
+pub(crate) fn end_after(time: Duration, stop: &Arc<AtomicBool>) {
     let stop = Arc::clone(stop);
     // Ends with the process.
     std::thread::spawn(move || {

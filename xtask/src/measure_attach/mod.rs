@@ -13,7 +13,7 @@ mod page;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sink = Offloads { gro: true, ..Offloads::NONE };
     let pair = Pair::new(&testbed, &PairSpec { sink, ..PairSpec::default() })?;
     let stop = Arc::new(AtomicBool::new(false));
-    end_after(LONGEST, &stop);
+    crate::measure::end_after(LONGEST, &stop);
     let watch = Watch { stop: &stop, on_second: &|_| {} };
     let repeats = if args.quick { 1 } else { args.repeats };
     let time = Duration::from_millis(if args.quick { 150 } else { 1000 });
@@ -103,14 +103,4 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     std::fs::write(&out, text).with_context(|| out.display().to_string())?;
     eprintln!("{} in {:.0} s", out.display(), found.took.as_secs_f64());
     Ok(ExitCode::SUCCESS)
-}
-
-/// Ends what is under way after some time.
-fn end_after(time: Duration, stop: &Arc<AtomicBool>) {
-    let stop = Arc::clone(stop);
-    // Ends with the process.
-    std::thread::spawn(move || {
-        std::thread::sleep(time);
-        stop.store(true, Ordering::Relaxed);
-    });
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::capture::{Direction, LinkType};
+use crate::capture::LinkType;
 use crate::generate::{Scenario, sample};
 
 fn replay(scenario: Scenario, host: Host, options: ReplayOptions) -> Report {
@@ -7,17 +7,8 @@ fn replay(scenario: Scenario, host: Host, options: ReplayOptions) -> Report {
     let mut frames = scenario.frames();
     while let Some(frame) = frames.next_frame() {
         replay.packet(&Packet {
-            ts_ns: frame.time_ns,
-            cap_len: frame.bytes.len() as u32,
             orig_len: frame.orig_len,
-            link: LinkType::ETHERNET,
-            data: &frame.bytes,
-            interface: 0,
-            source: 0,
-            queue: None,
-            direction: Direction::Unknown,
-            recorded_hash: None,
-            lost_before: 0,
+            ..Packet::new(frame.time_ns, LinkType::ETHERNET, &frame.bytes)
         });
     }
     replay.finish(&["sample".into()], Vec::new())

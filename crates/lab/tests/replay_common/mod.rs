@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rxsteer_core::steer::PolicyKind;
-use rxsteer_lab::capture::{Direction, LinkType, Packet};
+use rxsteer_lab::capture::{LinkType, Packet};
 use rxsteer_lab::generate::{Layer, Scenario, V4, packet};
 use rxsteer_lab::host::Host;
 use rxsteer_lab::replay::{Replay, ReplayOptions};
@@ -34,19 +34,7 @@ pub(crate) fn run_scenario(scenario: Scenario, host: Host, options: ReplayOption
 }
 
 fn captured(ts_ns: u64, data: &[u8], orig_len: u32) -> Packet<'_> {
-    Packet {
-        ts_ns,
-        cap_len: data.len() as u32,
-        orig_len,
-        link: LinkType::ETHERNET,
-        data,
-        interface: 0,
-        source: 0,
-        queue: None,
-        direction: Direction::Unknown,
-        recorded_hash: None,
-        lost_before: 0,
-    }
+    Packet { orig_len, ..Packet::new(ts_ns, LinkType::ETHERNET, data) }
 }
 
 /// Checks what must hold of every report.
