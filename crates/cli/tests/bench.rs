@@ -499,3 +499,38 @@ fn wrong_usage_is_2() {
         assert_eq!(said.code, 2, "{line}: {said:?}");
     }
 }
+
+/// `nohup` ignores SIGHUP, and a shell without job control SIGINT of what it starts with `&`.
+#[test]
+fn signals_that_a_run_was_started_to_ignore_do_not_end_it() {
+    for signal in ["HUP", "INT"] {
+        let line = "bench sink --listen 127.0.0.1:0 -d 1 -q --json";
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("trap '' {signal}; exec \"$0\" {line}")])
+            .arg(env!("CARGO_BIN_EXE_rxsteer"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The first before the shell ignores it would end the shell.
+        let is_ready = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            status.starts_with("Name:\trxsteer\n").then_some(())
+        };
+        wait_for("the program", is_ready);
+        while child.try_wait().unwrap().is_none() {
+            let pid = child.id().to_string();
+            Command::new("kill").args(["-s", signal, &pid]).stderr(Stdio::null()).status().unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let output = child.wait_with_output().unwrap();
+        let said = Said {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        };
+        // The time ended it, no signal did.
+        let elapsed = json(&said)["result"]["sink"]["elapsed_ns"].as_u64().unwrap();
+        assert!(elapsed >= 1_000_000_000, "{signal}: {said:?}");
+    }
+}

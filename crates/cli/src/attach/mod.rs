@@ -52,7 +52,7 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     // Before anything is attached: who asked for metrics wants to know that there are none. From one
     // that is replaced the address is free only later.
     let early = if args.replace { None } else { metrics.map(Server::bind).transpose()? };
-    let inbox = Inbox::new()?;
+    let inbox = Inbox::new(args.config.is_some())?;
     let (attachment, from) = if args.replace {
         replace::take_over(settings, terminal)?
     } else {

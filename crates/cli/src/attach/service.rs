@@ -18,7 +18,7 @@ use rxsteer_core::cpu::CpuStates;
 use rxsteer_kernel::{
     AttachError, Attachment, Change, OnInterface, Settings, host_cpus, programs_on_interfaces,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 
 use super::args::AttachArgs;
@@ -27,9 +27,9 @@ use super::control::{About, Answer, Listener, Verb, answer_all, give, say};
 use super::metrics::{Scrape, Server};
 use super::notify::Notifier;
 use super::{keys_of, read_bounded};
-use crate::Exit;
 use crate::render::numbers::{count, percent};
 use crate::terminal::Terminal;
+use crate::{Exit, interrupt};
 
 /// How long the loop rests at most.
 const TURN: Duration = Duration::from_millis(500);
@@ -60,13 +60,18 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Hears signals from now on.
+    /// Hears signals from now on; with `reloads` SIGHUP also where it was ignored, since it does not end
+    /// the process then.
     ///
     /// # Errors
     /// If the process cannot.
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(super) fn new(reloads: bool) -> anyhow::Result<Self> {
         let (sender, receiver) = channel();
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot hear signals")?;
+        let mut heard = interrupt::heard();
+        if reloads && !heard.contains(&SIGHUP) {
+            heard.push(SIGHUP);
+        }
+        let mut signals = Signals::new(heard).context("cannot hear signals")?;
         let to = sender.clone();
         let hear = move || {
             for signal in signals.forever() {
