@@ -19,6 +19,7 @@ mod rr;
 mod sink;
 mod source;
 mod sys;
+mod threads;
 mod traffic;
 mod watch;
 mod words;

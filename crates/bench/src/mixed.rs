@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::error::During as _;
 use crate::rr::ask_in_when;
+use crate::threads::{End, join, spawn};
 use crate::{
     BenchError, GenSpec, PairReport, RrPairReport, RrSpec, SinkSpec, Until, Watch, receive_in,
 };
@@ -59,7 +60,7 @@ pub fn mix_in(pair: &Pair, spec: &MixedSpec, watch: &Watch<'_>) -> Result<MixedR
     };
     let before = segments(pair)?;
     let (requests, flood) = std::thread::scope(|scope| {
-        let flooding = scope.spawn(|| {
+        let beside = || {
             while !ready.load(Ordering::Acquire) {
                 if over.load(Ordering::Acquire) {
                     return None;
@@ -68,7 +69,8 @@ pub fn mix_in(pair: &Pair, spec: &MixedSpec, watch: &Watch<'_>) -> Result<MixedR
             }
             let quiet = Watch { stop: &over, on_second: &|_| {} };
             Some(receive_in(pair, &spec.readers, &flood, &quiet))
-        });
+        };
+        let flooding = spawn(scope, 1, beside)?;
         let begin = || {
             ready.store(true, Ordering::Release);
             std::thread::sleep(AHEAD);
@@ -77,23 +79,13 @@ pub fn mix_in(pair: &Pair, spec: &MixedSpec, watch: &Watch<'_>) -> Result<MixedR
             let _end = End(&over);
             ask_in_when(pair, &spec.requests, spec.ipv6, watch, &begin)
         };
-        let flood = flooding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (requests, flood)
-    });
+        Ok::<_, BenchError>((requests, join(flooding)))
+    })?;
     // Without a flood the flows could not be opened, and that is the error to tell of.
     let requests = requests?;
     let flood = flood.expect("the flood begins before the first request")?;
     let sent_again = segments(pair)?.saturating_sub(before);
     Ok(MixedReport { requests, flood, sent_again })
-}
-
-/// Sets a flag when it goes, also by a panic.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
 }
 
 /// Returns the segments that both ends have sent again so far.

@@ -534,3 +534,79 @@ fn signals_that_a_run_was_started_to_ignore_do_not_end_it() {
         assert!(elapsed >= 1_000_000_000, "{signal}: {said:?}");
     }
 }
+
+/// Runs a line of a shell in which `$0` is the program, and kills it after 20 seconds.
+fn in_shell(script: &str) -> Said {
+    let child = Command::new("timeout")
+        .args(["-s", "KILL", "20", "sh", "-c", script, env!("CARGO_BIN_EXE_rxsteer")])
+        .env("RUST_BACKTRACE", "0")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// The first threads start and wait; the user may have no more.
+#[test]
+fn threads_that_cannot_be_started_are_an_error_that_ends_the_others() {
+    let test = "threads_that_cannot_be_started_are_an_error_that_ends_the_others";
+    let owned = "--i-own-this-network 127.0.0.1";
+    let sink = "bench sink --listen 127.0.0.1:0 --threads 64 --reuseport -d 1 --call";
+    let serve = format!("bench rr --serve 127.0.0.1:0 {owned} --server-threads 64 -d 1");
+    if is_skipped(test) {
+        return;
+    }
+    let copy = std::env::temp_dir().join(format!("rxs-threads-{}", std::process::id()));
+    std::fs::copy(env!("CARGO_BIN_EXE_rxsteer"), &copy).unwrap();
+    let ask = format!("bench rr --to 127.0.0.1:9 {owned} --client-threads 64 --flows 64 -d 1");
+    // A user of its own, since all processes of a user count (setrlimit(2), RLIMIT_NPROC).
+    let nobody = "exec prlimit --nproc=40 setpriv --reuid 64123 --regid 64123 --clear-groups";
+    for line in [&format!("{sink} recv"), &format!("{sink} io-uring --batch 8"), &serve, &ask] {
+        let said = in_shell(&format!("{nobody} {} {line}", copy.display()));
+        if said.code == 127 {
+            eprintln!("skipped a part of {test}: no prlimit or setpriv: {said:?}");
+            break;
+        }
+        assert_eq!(said.code, 1, "{line}: {said:?}");
+        assert!(said.err.contains("error: cannot start 6"), "{line}: {said:?}");
+        assert!(
+            said.err.contains(" threads: Resource temporarily unavailable"),
+            "{line}: {said:?}"
+        );
+    }
+    std::fs::remove_file(&copy).unwrap();
+}
+
+/// Datagrams of others have no end, so waiting for one is none either.
+#[test]
+fn a_reader_ends_while_others_go_on_sending() {
+    for call in ["recv", "recvmmsg", "io-uring"] {
+        let to = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let line = format!("bench sink --listen {to} --call {call} -d 0.3 --json");
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let said = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    // Before there is a reader, the kernel says so.
+                    let _ = socket.send_to(b"x", to);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let said = in_shell(&format!("exec \"$0\" {line}"));
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            said
+        });
+        if said.err.contains("io_uring cannot be used here") {
+            eprintln!("skipped io-uring of a_reader_ends_while_others_go_on_sending: {said:?}");
+            continue;
+        }
+        assert!(json(&said)["result"]["sink"]["received"].as_u64().unwrap() > 0, "{said:?}");
+    }
+}

@@ -26,6 +26,7 @@ pub use kept::Kept;
 pub use wake::Wake;
 
 use crate::error::During as _;
+use crate::threads::{join, spawn};
 use crate::{BenchError, HostFacts};
 
 /// What a step costs.
@@ -136,11 +137,11 @@ fn on<T: Send>(
     work: impl FnOnce() -> Result<T, BenchError> + Send,
 ) -> Result<T, BenchError> {
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
+        let pinned = || {
             rxsteer_testbed::pin_thread(cpu).during(|| format!("measure on CPU {cpu}"))?;
             work()
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        join(spawn(scope, 1, pinned)?)
     })
 }
 

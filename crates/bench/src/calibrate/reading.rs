@@ -112,7 +112,7 @@ fn once(
     super::go_on(stop)?;
     on(reader, || {
         socket.set_nonblocking(true).during(|| "read without waiting".into())?;
-        let mut slots = sys::Batch::new(batch, 2048);
+        let mut slots = sys::Batch::new(batch, 2048).during(|| "make buffers".into())?;
         let mut bytes = [0; 2048];
         let mut count = 0u64;
         let start = thread_cpu_time();

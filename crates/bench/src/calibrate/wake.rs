@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::Cost;
 use crate::BenchError;
 use crate::error::During as _;
+use crate::threads::{join, spawn};
 
 /// Turns of one measurement.
 const TURNS: u32 = 400;
@@ -93,30 +94,50 @@ fn turns(from: CpuId, to: CpuId) -> Result<(Duration, Duration), BenchError> {
     std::thread::scope(|scope| {
         // A thread that echoes: it needs the handle of the first one, which is this one.
         let first: Thread = std::thread::current();
-        let echo = scope.spawn({
+        let echo = spawn(scope, 1, {
             let (ball, over) = (&ball, &over);
             move || -> Result<(), BenchError> {
+                let end = Leave { over, other: &first };
                 pin_thread(to).during(|| format!("measure on CPU {to}"))?;
                 while !over.load(Ordering::Acquire) {
                     if ball.load(Ordering::Acquire) % 2 == 1 {
                         ball.fetch_add(1, Ordering::AcqRel);
-                        first.unpark();
+                        end.other.unpark();
                     } else {
                         park();
                     }
                 }
                 Ok(())
             }
-        });
-        let result = play(from, echo.thread(), &ball);
-        over.store(true, Ordering::Release);
-        echo.thread().unpark();
-        echo.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        })?;
+        let result = {
+            let _end = Leave { over: &over, other: echo.thread() };
+            play(from, echo.thread(), &ball, &over)
+        };
+        join(echo)?;
         result
     })
 }
 
-fn play(from: CpuId, echo: &Thread, ball: &AtomicU32) -> Result<(Duration, Duration), BenchError> {
+/// Tells the other thread that this one plays no more, also by an error or a panic.
+struct Leave<'a> {
+    over: &'a AtomicBool,
+    other: &'a Thread,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        self.other.unpark();
+    }
+}
+
+fn play(
+    from: CpuId,
+    echo: &Thread,
+    ball: &AtomicU32,
+    over: &AtomicBool,
+) -> Result<(Duration, Duration), BenchError> {
     pin_thread(from).during(|| format!("measure on CPU {from}"))?;
     let mut turns = Vec::new();
     let mut waking = Vec::new();
@@ -126,6 +147,9 @@ fn play(from: CpuId, echo: &Thread, ball: &AtomicU32) -> Result<(Duration, Durat
         echo.unpark();
         waking.push(start.elapsed());
         while ball.load(Ordering::Acquire) == played {
+            if over.load(Ordering::Acquire) {
+                return Err(BenchError::Stopped("a thread was woken"));
+            }
             park();
         }
         turns.push(start.elapsed());

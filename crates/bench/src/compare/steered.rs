@@ -15,6 +15,7 @@ use rxsteer_testbed::Pair;
 use serde::Serialize;
 
 use crate::BenchError;
+use crate::threads::{End, join, spawn};
 
 /// How the receiving end was steered, and what was counted there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -144,15 +145,6 @@ const UPKEEP: Duration = Duration::from_secs(1);
 /// How soon the end of the run is seen.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Sets a flag when it goes, also by a panic.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Runs something while the receiving end of a pair is steered over `cpus`.
 pub(super) fn while_attached<T>(
     pair: &Pair,
@@ -164,14 +156,13 @@ pub(super) fn while_attached<T>(
     let mut attached = Attached::new(&attachment);
     let over = AtomicBool::new(false);
     let (made, attachment) = std::thread::scope(|scope| {
-        let upkeep = scope.spawn(|| look_after(attachment, &over));
+        let upkeep = spawn(scope, 1, || look_after(attachment, &over))?;
         let made = {
             let _end = End(&over);
             work()
         };
-        let attachment = upkeep.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (made, attachment)
-    });
+        Ok::<_, BenchError>((made, join(upkeep)))
+    })?;
     let made = made?;
     attached.runs.push(AttachedRun::new(&attachment.counters()?, attachment.flows()));
     Ok((made, attached))

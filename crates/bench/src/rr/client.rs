@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -20,6 +20,7 @@ use super::server::{connect, is_passing};
 use super::stream::Stream;
 use super::{Latency, Pace, Protocol, RrReport, RrSpec};
 use crate::error::During as _;
+use crate::threads::{End, join, spawn};
 use crate::traffic::FIRST_PORT;
 use crate::watch::Progress;
 use crate::{BenchError, Watch};
@@ -78,27 +79,29 @@ pub(super) fn run(
     }
     ready();
     let start = Instant::now();
+    let failed = &AtomicBool::new(false);
     let results: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = shares
-            .into_iter()
-            .enumerate()
-            .map(|(index, flows)| {
-                scope.spawn(move || {
-                    if !spec.client_cpus.is_empty() {
-                        let cpu = spec.client_cpus[index % spec.client_cpus.len()];
-                        pin_thread(cpu).during(|| format!("run a client thread on CPU {cpu}"))?;
-                    }
-                    let asker = Asker::new(spec, flows, (index, threads), start, progress);
-                    asker.during(|| "wait for several sockets".into())?.run(watch)
-                })
-            })
-            .collect();
-        progress.tell(watch, || threads.iter().all(|thread| thread.is_finished()));
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(join).collect()
-    });
+        let end = End(failed);
+        let mut askers = Vec::with_capacity(threads);
+        for (index, flows) in shares.into_iter().enumerate() {
+            let ask = move || {
+                let end = End(failed);
+                if !spec.client_cpus.is_empty() {
+                    let cpu = spec.client_cpus[index % spec.client_cpus.len()];
+                    pin_thread(cpu).during(|| format!("run a client thread on CPU {cpu}"))?;
+                }
+                let asker = Asker::new(spec, flows, (index, threads), start, progress);
+                let asker = asker.during(|| "wait for several sockets".into())?;
+                let outcome = asker.run(watch, failed)?;
+                end.not_yet();
+                Ok::<_, BenchError>(outcome)
+            };
+            askers.push(spawn(scope, threads, ask)?);
+        }
+        progress.tell(watch, || askers.iter().all(|asker| asker.is_finished()));
+        end.not_yet();
+        Ok::<_, BenchError>(askers.into_iter().map(join).collect())
+    })?;
     let mut report = RrReport {
         transactions: 0,
         lost: 0,
@@ -230,7 +233,7 @@ impl<'a> Asker<'a> {
         self.start.elapsed().as_nanos() as u64
     }
 
-    fn run(mut self, watch: &Watch<'_>) -> Result<Outcome, BenchError> {
+    fn run(mut self, watch: &Watch<'_>, failed: &AtomicBool) -> Result<Outcome, BenchError> {
         let cpu = thread_cpu_time();
         let end_ns = self.spec.until.duration.as_nanos() as u64;
         let mut events = vec![EpollEvent::empty(); 256];
@@ -255,7 +258,7 @@ impl<'a> Asker<'a> {
                 self.skip_what_is_due(until);
                 self.outcome.elapsed = self.start.elapsed();
             }
-            if is_over && self.waiting == 0 {
+            if is_over && self.waiting == 0 || failed.load(Ordering::Relaxed) {
                 break;
             }
             let timeout = match next_due {

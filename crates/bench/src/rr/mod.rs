@@ -115,7 +115,7 @@ pub fn serve(
             let count = progress.count.load(Ordering::Relaxed);
             watch.is_stopped() || Instant::now() >= deadline || count >= spec.until.count
         });
-    });
+    })?;
     result
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn ask_in_when(
         let (served, asked) = server.run(&progress, &over, || {
             let progress = Progress::default();
             pair.source.run(|| client::run(spec, at, Some(from), watch, &progress, ready))
-        });
+        })?;
         let cpus = Counters::now()?.cpus_since(&before);
         Ok(RrPairReport { client: asked??, server: served?, cpus })
     })?

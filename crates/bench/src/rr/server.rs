@@ -20,6 +20,7 @@ use super::stream::Stream;
 use super::{Protocol, RrSpec};
 use crate::error::During as _;
 use crate::source::as_ns;
+use crate::threads::{End, join, spawn};
 use crate::watch::Progress;
 use crate::{BenchError, Permit};
 
@@ -117,25 +118,24 @@ impl<'a> Server<'a> {
         progress: &Progress,
         over: &AtomicBool,
         meanwhile: impl FnOnce() -> T,
-    ) -> (Result<ServerReport, BenchError>, T) {
+    ) -> Result<(Result<ServerReport, BenchError>, T), BenchError> {
         std::thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .groups
-                .iter()
-                .enumerate()
-                .map(|(index, group)| {
-                    scope.spawn(move || self.answer(index, group, progress, over))
-                })
-                .collect();
-            let acceptor =
-                self.listener.as_ref().map(|listener| scope.spawn(|| self.accept(listener, over)));
+            // Also where a thread cannot be started, or `meanwhile` panics.
+            let end = End(over);
+            let count = self.groups.len() + usize::from(self.listener.is_some());
+            let mut threads = Vec::with_capacity(count);
+            for (index, group) in self.groups.iter().enumerate() {
+                let answer = move || self.answer(index, group, progress, over);
+                threads.push(spawn(scope, count, answer)?);
+            }
+            let accept = |listener| spawn(scope, count, move || self.accept(listener, over));
+            let acceptor = self.listener.as_ref().map(accept).transpose()?;
             let made = meanwhile();
-            over.store(true, Ordering::Relaxed);
+            drop(end);
             let mut all = ServerReport::default();
             let mut failed = None;
             for thread in threads {
-                let joined = thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-                match joined {
+                match join(thread) {
                     Ok(report) => {
                         all.answered += report.answered;
                         all.refused += report.refused;
@@ -146,13 +146,12 @@ impl<'a> Server<'a> {
                 }
             }
             if let Some(acceptor) = acceptor {
-                let joined = acceptor.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-                match joined.during(|| "accept connections".into()) {
+                match join(acceptor).during(|| "accept connections".into()) {
                     Ok(refused) => all.refused += refused,
                     Err(error) => drop(failed.get_or_insert(error)),
                 }
             }
-            (failed.map_or(Ok(all), Err), made)
+            Ok((failed.map_or(Ok(all), Err), made))
         })
     }
 

@@ -31,6 +31,7 @@ pub use spec::{Call, SinkSpec};
 
 use crate::error::During as _;
 use crate::source::{Road, as_ns, per, rate};
+use crate::threads::{End, join, spawn};
 use crate::watch::Progress;
 use crate::{BenchError, GenReport, GenSpec, Kind, Means, Watch, generate};
 
@@ -149,7 +150,7 @@ impl Counters {
 pub fn receive(spec: &SinkSpec, watch: &Watch<'_>) -> Result<SinkReport, BenchError> {
     spec.check()?;
     let over = AtomicBool::new(false);
-    read_all(spec, watch, &over, || Ok(())).map(|(report, ())| report)
+    read_all(spec, watch, &over, |_| Ok(())).map(|(report, ())| report)
 }
 
 /// Sends from one end of a pair and reads at the other.
@@ -176,9 +177,9 @@ pub fn receive_in(
     let over = AtomicBool::new(false);
     let polls = pair.sink.offloads(Pair::SINK_DEVICE)?.gro;
     let (sink, source) = pair.sink.run(|| {
-        read_all(spec, watch, &over, || {
+        read_all(spec, watch, &over, |stop| {
             // Only the readers tell how it goes.
-            let quiet = Watch { stop: watch.stop, on_second: &|_| {} };
+            let quiet = Watch { stop, on_second: &|_| {} };
             generate(source, Road::Pair(pair), &quiet)
         })
     })??;
@@ -194,11 +195,13 @@ pub fn receive_in(
 }
 
 /// Opens the sockets, starts the readers, and then `meanwhile`, with the end of which the run ends.
+///
+/// `meanwhile` is given a flag that is set when it shall end: the watcher said so, or a reader failed.
 fn read_all<T>(
     spec: &SinkSpec,
     watch: &Watch<'_>,
     over: &AtomicBool,
-    meanwhile: impl FnOnce() -> Result<T, BenchError> + Send,
+    meanwhile: impl FnOnce(&AtomicBool) -> Result<T, BenchError> + Send,
 ) -> Result<(SinkReport, T), BenchError>
 where
     T: Send,
@@ -211,23 +214,24 @@ where
     let progress = Progress::default();
     let start = Instant::now();
     let deadline = start + spec.until.duration;
+    let stop = AtomicBool::new(false);
     let (results, made) = std::thread::scope(|scope| {
-        let readers: Vec<_> = groups
-            .iter()
-            .enumerate()
-            .map(|(index, group)| {
-                let cpu = spec.cpus.get(index % spec.cpus.len().max(1)).copied();
-                let progress = &progress;
-                scope.spawn(move || {
-                    let result = reader::read(group, spec, (cpu, work), progress, over);
-                    // One that fails must not let the others wait for ever.
-                    over.fetch_or(result.is_err(), Ordering::Relaxed);
-                    result
-                })
-            })
-            .collect();
-        let feeder = scope.spawn(meanwhile);
+        // Whatever happens, nobody waits for ever.
+        let (_end, _stop) = (End(over), End(&stop));
+        let mut readers = Vec::with_capacity(groups.len());
+        for (index, group) in groups.iter().enumerate() {
+            let cpu = spec.cpus.get(index % spec.cpus.len().max(1)).copied();
+            let progress = &progress;
+            let read = move || {
+                // One that goes before the end has failed.
+                let _end = End(over);
+                reader::read(group, spec, (cpu, work), progress, over)
+            };
+            readers.push(spawn(scope, groups.len(), read)?);
+        }
+        let feeder = spawn(scope, 1, || meanwhile(&stop))?;
         progress.tell(watch, || {
+            stop.fetch_or(watch.is_stopped(), Ordering::Relaxed);
             let is_over = if is_open_end {
                 let count = progress.count.load(Ordering::Relaxed);
                 watch.is_stopped() || Instant::now() >= deadline || count >= spec.until.count
@@ -236,11 +240,12 @@ where
             };
             is_over || over.load(Ordering::Relaxed)
         });
+        stop.store(true, Ordering::Relaxed);
         let made = join(feeder);
         over.store(true, Ordering::Relaxed);
         let results: Vec<_> = readers.into_iter().map(join).collect();
-        (results, made)
-    });
+        Ok::<_, BenchError>((results, made))
+    })?;
     let elapsed = start.elapsed();
     let made = made?;
     let socket_drops = sockets::drops(&groups)?;
@@ -261,8 +266,4 @@ where
         protocol: moved.collect(),
     };
     Ok((report, made))
-}
-
-fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -60,7 +60,7 @@ pub(super) fn read(
     let count = if spec.call == Call::Recvmmsg { spec.batch } else { 1 };
     let mut state = State {
         spec,
-        batch: sys::Batch::new(count, slot_len(spec)),
+        batch: sys::Batch::new(count, slot_len(spec)).during(|| "make buffers".into())?,
         bytes: vec![0; slot_len(spec)],
         told: vec![0; group.sockets.len()],
         reader: Reader {
@@ -80,7 +80,10 @@ pub(super) fn read(
             // With fewer it would stop and be asked anew all the time.
             let buffers = spec.batch.max(8).next_power_of_two() as u16;
             let ring = sys::Uring::open(sockets, buffers, slot_len(spec));
-            state.ring(ring.map_err(BenchError::NoIoUring)?, over)
+            match ring {
+                Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => Err(error),
+                ring => state.ring(ring.map_err(BenchError::NoIoUring)?, over),
+            }
         }
         (_, None) => state.one(&group.sockets[0], over),
         (_, Some(epoll)) => state.several(epoll, group, over),
@@ -109,7 +112,8 @@ impl State<'_> {
     fn one(&mut self, socket: &UdpSocket, over: &AtomicBool) -> io::Result<()> {
         loop {
             let was_over = over.load(Ordering::Relaxed);
-            if !self.take(socket, 0, false)? && was_over {
+            let found = self.take(socket, 0, false)?;
+            if self.is_end(found, was_over) {
                 return Ok(());
             }
         }
@@ -128,7 +132,7 @@ impl State<'_> {
                 Err(Errno::EINTR) => continue,
                 ready => ready?,
             };
-            if ready == 0 && was_over {
+            if self.is_end(ready > 0, was_over) {
                 return Ok(());
             }
             for event in &events[..ready] {
@@ -148,15 +152,21 @@ impl State<'_> {
                 let sys::Message { socket, len, segment_len, overflow } = message;
                 received += self.one_message(socket, len, segment_len, overflow);
             })?;
-            match messages {
-                None if was_over => return Ok(()),
-                None | Some(0) => {}
-                Some(messages) => {
-                    self.progress.count.fetch_add(received, Ordering::Relaxed);
-                    self.one_call(messages);
-                }
+            if let Some(messages @ 1..) = messages {
+                self.progress.count.fetch_add(received, Ordering::Relaxed);
+                self.one_call(messages);
+            }
+            if self.is_end(messages.is_some(), was_over) {
+                return Ok(());
             }
         }
+    }
+
+    /// Returns whether to end, after a look that found something or nothing.
+    ///
+    /// What the own source sent is read to the last; others may send for ever.
+    fn is_end(&self, found: bool, was_over: bool) -> bool {
+        was_over && (!found || self.spec.listens_outside)
     }
 
     /// Reads once; whether anything was there.

@@ -52,7 +52,7 @@ impl Chain {
         let watch = Watch { stop: &stop, on_second: &|_| {} };
         let spec = SinkSpec::new(SocketAddr::new(TO, PORT));
         let sender = self.left.run(|| UdpSocket::bind((FROM, 0)).unwrap()).unwrap();
-        let send = || {
+        let send = |_: &AtomicBool| {
             for _ in 0..100 {
                 sender.send_to(&[7; 64], (TO, PORT)).unwrap();
             }

@@ -30,6 +30,7 @@ pub(crate) use report::{as_ns, per, rate};
 
 use crate::error::During as _;
 use crate::rate::Bucket;
+use crate::threads::{join, spawn};
 use crate::traffic::{Frames, Link};
 use crate::watch::Progress;
 use crate::words::words;
@@ -189,14 +190,15 @@ fn in_thread<T: Send>(
 ) -> Result<T, BenchError> {
     let progress = Progress::default();
     std::thread::scope(|scope| {
-        let sender = scope.spawn(|| {
+        let send = || {
             if let Some(cpu) = cpu {
                 pin_thread(cpu).during(|| format!("run the sender on CPU {cpu}"))?;
             }
             send(&progress)
-        });
+        };
+        let sender = spawn(scope, 1, send)?;
         progress.tell(watch, || sender.is_finished());
-        sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        join(sender)
     })
 }
 

@@ -35,7 +35,8 @@ impl Outlet {
             Ok(socket)
         };
         let socket = open().during(|| "open a packet socket".into())?;
-        Ok(Self { socket, batch: sys::Batch::new(batch, longest), ready: 0..0 })
+        let batch = sys::Batch::new(batch, longest).during(|| "make buffers".into())?;
+        Ok(Self { socket, batch, ready: 0..0 })
     }
 
     /// Returns how many frames wait.

@@ -117,7 +117,8 @@ pub(super) struct Mmsg {
 impl Mmsg {
     pub(super) fn open(spec: &GenSpec, in_pair: bool) -> Result<Self, BenchError> {
         let sockets = Sockets::open(spec, "mmsg", in_pair)?;
-        let batch = sys::Batch::new(spec.batch, usize::from(spec.traffic.sizes.largest()).max(1));
+        let longest = usize::from(spec.traffic.sizes.largest()).max(1);
+        let batch = sys::Batch::new(spec.batch, longest).during(|| "make buffers".into())?;
         Ok(Self { sockets, batch, filled: 0 })
     }
 }

@@ -8,6 +8,8 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr;
 
+use nix::errno::Errno;
+
 /// Room for the control messages of one datagram: `SO_RXQ_OVFL` and `UDP_GRO`, 24 bytes each.
 pub(super) const CONTROL_LEN: usize = 64;
 
@@ -33,7 +35,13 @@ unsafe impl Send for Batch {}
 
 impl Batch {
     /// Makes buffers for `count` messages of at most `slot_len` bytes.
-    pub(crate) fn new(count: usize, slot_len: usize) -> Self {
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new(count: usize, slot_len: usize) -> io::Result<Self> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(count * slot_len).map_err(|_| Errno::ENOMEM)?;
+        slots.resize(count * slot_len, 0);
         let vector = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         let header = libc::mmsghdr {
             msg_hdr: libc::msghdr {
@@ -47,15 +55,15 @@ impl Batch {
             },
             msg_len: 0,
         };
-        Self {
-            slots: vec![0; count * slot_len],
+        Ok(Self {
+            slots,
             slot_len,
             lens: vec![0; count],
             controls: vec![Control([0; CONTROL_LEN]); count],
             control_lens: vec![0; count],
             vectors: vec![vector; count],
             headers: vec![header; count],
-        }
+        })
     }
 
     /// Returns how many messages it holds at most.
@@ -213,7 +221,7 @@ mod tests {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
-        let mut out = Batch::new(8, 16);
+        let mut out = Batch::new(8, 16).unwrap();
         for index in 0..8 {
             out.fill(index, |slot| {
                 slot[..index].fill(index as u8);
@@ -222,7 +230,7 @@ mod tests {
         }
         assert_eq!(out.send(sender.as_fd(), 0, 3).unwrap(), 3);
         assert_eq!(out.send(sender.as_fd(), 3, 8).unwrap(), 5);
-        let mut back = Batch::new(16, 4);
+        let mut back = Batch::new(16, 4).unwrap();
         let mut seen = Vec::new();
         back.receive_one(receiver.as_fd()).unwrap();
         seen.push(back.message(0).to_vec());
@@ -255,7 +263,7 @@ mod tests {
             table.lines().find(|l| l.split_whitespace().nth(1).is_some_and(|a| a.ends_with(&port)));
         let drops: u32 = line.unwrap().split_whitespace().last().unwrap().parse().unwrap();
         assert!(drops > 0);
-        let mut batch = Batch::new(4, 200);
+        let mut batch = Batch::new(4, 200).unwrap();
         let mut seen = Vec::new();
         while let Ok(count) = batch.receive(receiver.as_fd(), 4, libc::MSG_DONTWAIT) {
             seen.extend((0..count).map(|index| batch.overflow(index)));

@@ -6,7 +6,7 @@
 //! Source: io_uring_setup(2), io_uring_register_buf_ring(3), io_uring_prep_recvmsg_multishot(3);
 //! Linux 6.0 is the first that has all of it.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr::NonNull;
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use io_uring::types::{BufRingEntry, CancelBuilder, Fd, RecvMsgOut, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
+use nix::errno::Errno;
 
 use super::batch::{CONTROL_LEN, control_value};
 
@@ -76,7 +77,7 @@ impl<'s> Uring<'s> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let buffers = Buffers::new(count, PREFIX_LEN + CONTROL_LEN + slot_len);
+        let buffers = Buffers::new(count, PREFIX_LEN + CONTROL_LEN + slot_len)?;
         let address = buffers.entries.as_ptr() as u64;
         // SAFETY: the entries are `count` of 16 bytes, aligned to a page, and live until no request is
         // under way any more (`drop`), after which the kernel does not look at them.
@@ -217,19 +218,18 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn new(count: u16, slot_len: usize) -> Self {
+    fn new(count: u16, slot_len: usize) -> io::Result<Self> {
         debug_assert!(count.is_power_of_two());
         let (entries, slots) = Self::layouts(count, slot_len);
-        let mut buffers = Self {
-            entries: allocate(entries).cast(),
-            slots: allocate(slots),
-            slot_len,
-            count,
-            tail: 0,
-            is_lost: false,
-        };
+        let first = allocate(entries)?;
+        let slots = allocate(slots).inspect_err(|_| {
+            // SAFETY: it was allocated with this layout, and nobody else knows of it.
+            unsafe { dealloc(first.as_ptr(), entries) }
+        })?;
+        let mut buffers =
+            Self { entries: first.cast(), slots, slot_len, count, tail: 0, is_lost: false };
         (0..count).for_each(|buffer| buffers.hand_over(buffer));
-        buffers
+        Ok(buffers)
     }
 
     fn layouts(count: u16, slot_len: usize) -> (Layout, Layout) {
@@ -285,10 +285,10 @@ impl Drop for Buffers {
     }
 }
 
-fn allocate(layout: Layout) -> NonNull<u8> {
+fn allocate(layout: Layout) -> io::Result<NonNull<u8>> {
     // SAFETY: the layout is not empty, since there is at least one buffer with a prefix.
     let memory = unsafe { alloc_zeroed(layout) };
-    NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
+    NonNull::new(memory).ok_or_else(|| Errno::ENOMEM.into())
 }
 
 #[cfg(test)]
