@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use rxsteer_netlink::{Netlink, Protocol};
@@ -40,7 +41,7 @@ impl Namespace {
         let lease = Lease::next().during(|| "name a namespace".into())?;
         let path = path_of(&lease.to_string());
         let made = on_a_thread(|| Self::make(lease, &path)).during(|| "start a thread".into())?;
-        let namespace = made.inspect_err(|_| remove_name(&path))?;
+        let namespace = made.inspect_err(|_| drop(remove_name(&path)))?;
         namespace.set_up("lo")?;
         Ok(namespace)
     }
@@ -157,7 +158,8 @@ impl fmt::Debug for Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         // The devices go when the last descriptor and thread of it do, which is right after this.
-        remove_name(&path_of(&self.lease.to_string()));
+        // Nobody is left to tell; what stays is found and told of by the next `reap`.
+        let _ = remove_name(&path_of(&self.lease.to_string()));
     }
 }
 
@@ -167,10 +169,16 @@ pub(crate) fn path_of(name: &str) -> PathBuf {
 }
 
 /// Takes the name from a namespace; nothing if another was faster.
-pub(crate) fn remove_name(path: &Path) {
-    // Without a mount, where its maker was killed in between, there is only the file.
-    let _ = umount2(path, MntFlags::MNT_DETACH);
-    let _ = fs::remove_file(path);
+pub(crate) fn remove_name(path: &Path) -> io::Result<()> {
+    // Without a mount, where its maker was killed in between, there is only the file (umount(2): EINVAL).
+    match umount2(path, MntFlags::MNT_DETACH) {
+        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Runs `work` in a thread inside the namespace of this file.

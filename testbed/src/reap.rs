@@ -15,6 +15,8 @@ use crate::{Lease, Restored, TestbedError, restore};
 pub struct Reaped {
     /// Names of the namespaces that were removed.
     pub namespaces: Vec<String>,
+    /// Namespaces that could not be removed: name, and what the kernel said.
+    pub namespaces_left: Vec<(String, String)>,
     /// Settings that were put back.
     pub settings: Restored,
 }
@@ -22,7 +24,7 @@ pub struct Reaped {
 impl Reaped {
     /// Returns whether there was nothing.
     pub fn is_empty(&self) -> bool {
-        self.namespaces.is_empty() && self.settings == Restored::default()
+        *self == Self::default()
     }
 }
 
@@ -32,18 +34,22 @@ impl Reaped {
 /// ended. Two processes may do this at once.
 ///
 /// # Errors
-/// If the directories cannot be read. What is wrong with a journal is told in [`Restored::left`].
+/// If the directories cannot be read. What is wrong with a journal is told in [`Restored::left`], and
+/// what cannot be removed in [`Reaped::namespaces_left`].
 pub fn reap() -> Result<Reaped, TestbedError> {
     let settings = restore(JOURNAL_DIR.as_ref())?;
-    let mut namespaces = Vec::new();
+    let (mut namespaces, mut namespaces_left) = (Vec::new(), Vec::new());
     for name in names_in(NETNS_DIR).during(|| format!("list {NETNS_DIR}"))? {
         if name.parse::<Lease>().is_ok_and(|lease| lease.owner.is_gone()) {
-            remove_name(&path_of(&name));
-            namespaces.push(name);
+            match remove_name(&path_of(&name)) {
+                Ok(()) => namespaces.push(name),
+                Err(error) => namespaces_left.push((name, error.to_string())),
+            }
         }
     }
     namespaces.sort();
-    Ok(Reaped { namespaces, settings })
+    namespaces_left.sort();
+    Ok(Reaped { namespaces, namespaces_left, settings })
 }
 
 /// Returns the names in a directory; none where there is no directory.

@@ -610,3 +610,40 @@ fn a_reader_ends_while_others_go_on_sending() {
         assert!(json(&said)["result"]["sink"]["received"].as_u64().unwrap() > 0, "{said:?}");
     }
 }
+
+/// A lease of an owner that is gone, in a directory where nobody else looks, seen by somebody without
+/// rights.
+#[test]
+fn a_namespace_that_cannot_be_removed_is_told_of() {
+    let test = "a_namespace_that_cannot_be_removed_is_told_of";
+    if is_skipped(test) {
+        return;
+    }
+    use std::os::unix::fs::MetadataExt as _;
+    let copy = std::env::temp_dir().join(format!("rxs-left-{}", std::process::id()));
+    std::fs::copy(env!("CARGO_BIN_EXE_rxsteer"), &copy).unwrap();
+    let own = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    // Beyond the largest process id of Linux (proc_sys_kernel(5), `pid_max`).
+    let name = format!("rxs-4194305-1-{own}-0");
+    for (form, expected) in [
+        ("", format!("left      namespace {name}: Operation not permitted (os error 1)\n")),
+        (
+            "--json",
+            format!("{{\"error\":\"Operation not permitted (os error 1)\",\"name\":\"{name}\"}}"),
+        ),
+    ] {
+        let said = in_shell(&format!(
+            "exec unshare --mount sh -c 'mount -t tmpfs none /run && mkdir /run/netns && : > \
+             /run/netns/{name} && exec setpriv --reuid 65534 --regid 65534 --clear-groups {} bench \
+             restore {form}'",
+            copy.display()
+        ));
+        if said.code == 127 {
+            eprintln!("skipped {test}: no unshare or setpriv: {said:?}");
+            break;
+        }
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.out.contains(&expected) && !said.out.contains("removed "), "{said:?}");
+    }
+    std::fs::remove_file(&copy).unwrap();
+}

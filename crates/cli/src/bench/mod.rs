@@ -57,6 +57,9 @@ fn testbed(terminal: &Terminal) -> anyhow::Result<Testbed> {
     for name in &reaped.namespaces {
         terminal.note(format_args!("removed namespace {name}, whose process has ended"));
     }
+    for (name, why) in &reaped.namespaces_left {
+        terminal.note(format_args!("left namespace {name}, whose process has ended: {why}"));
+    }
     for change in &reaped.settings.back {
         terminal.note(format_args!("put {} back into {}", change.old, change.path));
     }

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use rxsteer_testbed::reap;
-use serde_json::json;
+use rxsteer_testbed::{Reaped, reap};
+use serde_json::{Value, json};
 
 use super::args::FormArgs;
 use super::output::{Form, Output};
@@ -14,13 +14,15 @@ use crate::terminal::Terminal;
 pub(super) fn run(form: FormArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     let reaped = reap()?;
     let output = Output::new("restore", form);
-    let exit = if reaped.settings.left.is_empty() { Exit::Fine } else { Exit::Error };
+    let is_done = reaped.settings.left.is_empty() && reaped.namespaces_left.is_empty();
+    let exit = if is_done { Exit::Fine } else { Exit::Error };
     if let Form::Json { .. } = output.form {
         output.json(
             terminal,
             &[],
             json!({
                 "namespaces": reaped.namespaces,
+                "namespaces_left": namespaces_left(&reaped),
                 "settings_back": reaped.settings.back,
                 "settings_gone": reaped.settings.gone,
                 "settings_left": reaped.settings.left,
@@ -41,9 +43,17 @@ pub(super) fn run(form: FormArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     for name in &reaped.namespaces {
         writeln!(out, "removed   namespace {name}")?;
     }
+    for (name, why) in &reaped.namespaces_left {
+        writeln!(out, "left      namespace {name}: {why}")?;
+    }
     if reaped.is_empty() {
         writeln!(out, "nothing was left behind")?;
     }
     out.flush()?;
     Ok(exit)
+}
+
+fn namespaces_left(reaped: &Reaped) -> Vec<Value> {
+    let each = |(name, why): &(String, String)| json!({ "name": name, "error": why });
+    reaped.namespaces_left.iter().map(each).collect()
 }
