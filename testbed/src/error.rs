@@ -2,6 +2,8 @@
 
 use std::io;
 
+use nix::errno::Errno;
+
 use crate::MissingPrivileges;
 
 /// Why a step failed.
@@ -12,7 +14,7 @@ pub enum TestbedError {
     #[error(transparent)]
     Privilege(#[from] MissingPrivileges),
     /// The kernel refused a step.
-    #[error("cannot {doing}: {source}")]
+    #[error("cannot {doing}: {source}{}", limit_hint(source))]
     Step {
         /// The step, with the names of what it was about: `create the veth pair a and b`.
         doing: String,
@@ -58,6 +60,11 @@ pub enum TestbedError {
         /// What is wrong with it.
         message: String,
     },
+}
+
+/// Returns which limit an error is about, in parentheses, or nothing; for the end of a message.
+pub fn limit_hint(error: &io::Error) -> &'static str {
+    if error.raw_os_error() == Some(Errno::EMFILE as i32) { " (ulimit -n)" } else { "" }
 }
 
 const fn on_off(on: bool) -> &'static str {

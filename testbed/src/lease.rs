@@ -10,8 +10,11 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::errno::Errno;
 
 /// What each of our names begins with.
 const PREFIX: &str = "rxs";
@@ -35,21 +38,22 @@ impl Owner {
     ///
     /// # Errors
     /// If `/proc` is not there or cannot be read.
-    pub fn this_process() -> std::io::Result<Self> {
+    pub fn this_process() -> io::Result<Self> {
         let pid = std::process::id();
-        let start_ticks = start_ticks(pid).ok_or_else(|| {
-            std::io::Error::other("/proc/self/stat does not tell when this process started")
+        let start_ticks = start_ticks(pid)?.ok_or_else(|| {
+            io::Error::other("/proc/self/stat does not tell when this process started")
         })?;
         Ok(Self { pid, start_ticks, pid_namespace: pid_namespace()? })
     }
 
     /// Returns whether this process is known to have ended.
     ///
-    /// `false` for an owner in another pid namespace: it cannot be seen from here.
+    /// `false` for an owner in another pid namespace, which cannot be seen from here, and where the
+    /// kernel does not say, such as to a process that may open no more files.
     pub fn is_gone(&self) -> bool {
         match pid_namespace() {
             Ok(ours) if ours == self.pid_namespace => {
-                start_ticks(self.pid) != Some(self.start_ticks)
+                start_ticks(self.pid).is_ok_and(|ticks| ticks != Some(self.start_ticks))
             }
             _ => false,
         }
@@ -70,7 +74,7 @@ impl Lease {
     ///
     /// # Errors
     /// Those of [`Owner::this_process`].
-    pub fn next() -> std::io::Result<Self> {
+    pub fn next() -> io::Result<Self> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Self { owner: Owner::this_process()?, number })
     }
@@ -113,9 +117,14 @@ fn number<T: FromStr>(word: Option<&str>) -> Result<T, NotOurs> {
 }
 
 /// Returns when a process started; `None` if there is none of this id.
-fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    start_ticks_in(&stat)
+fn start_ticks(pid: u32) -> io::Result<Option<u64>> {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => Ok(start_ticks_in(&stat)),
+        // It may end between being opened and being read.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn start_ticks_in(stat: &str) -> Option<u64> {
@@ -130,13 +139,13 @@ fn start_ticks_in(stat: &str) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-fn pid_namespace() -> std::io::Result<u64> {
+fn pid_namespace() -> io::Result<u64> {
     let link = fs::read_link("/proc/self/ns/pid")?;
     let text = link.to_string_lossy();
     let inode = text.strip_prefix("pid:[").and_then(|rest| rest.strip_suffix(']'));
     inode
         .and_then(|inode| inode.parse().ok())
-        .ok_or_else(|| std::io::Error::other(format!("/proc/self/ns/pid is {text}")))
+        .ok_or_else(|| io::Error::other(format!("/proc/self/ns/pid is {text}")))
 }
 
 #[cfg(test)]
@@ -195,7 +204,7 @@ mod tests {
     #[test]
     fn a_process_that_ended_is_gone() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let start_ticks = start_ticks(child.id()).unwrap();
+        let start_ticks = start_ticks(child.id()).unwrap().unwrap();
         let owner = Owner { pid: child.id(), start_ticks, ..Owner::this_process().unwrap() };
         assert!(!owner.is_gone());
         child.kill().unwrap();

@@ -28,7 +28,7 @@ pub use counters::{
     CpuTimes, DeviceCounters, Snmp, Softnet, SoftnetCpu, snmp_now, softirq_now, softnet_now,
 };
 pub use cpu::{Busy, allowed_cpus, pin_thread, process_cpu_time, thread_cpu_time};
-pub use error::TestbedError;
+pub use error::{TestbedError, limit_hint};
 pub use lease::{Lease, Owner};
 pub use link::{Device, VethEnd, VethSpec, VxlanSpec};
 pub use namespace::Namespace;

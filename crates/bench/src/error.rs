@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use rxsteer_testbed::TestbedError;
+use rxsteer_testbed::{TestbedError, limit_hint};
 
 /// Why a bench cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum BenchError {
     #[error(transparent)]
     Testbed(#[from] TestbedError),
     /// A step failed.
-    #[error("cannot {doing}: {source}")]
+    #[error("cannot {doing}: {source}{}", limit_hint(source))]
     Step {
         /// The step.
         doing: String,

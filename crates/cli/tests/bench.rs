@@ -647,3 +647,25 @@ fn a_namespace_that_cannot_be_removed_is_told_of() {
     }
     std::fs::remove_file(&copy).unwrap();
 }
+
+#[test]
+fn too_few_open_files_are_named_as_such() {
+    let said = in_shell("ulimit -n 32; exec \"$0\" bench sink --listen 127.0.0.1:0 -d 0.1");
+    assert_eq!(said.code, 1, "{said:?}");
+    let expected = "1 socket: this process may open 32 files; 65 are enough (ulimit -n 65)";
+    assert!(said.err.contains(expected), "{said:?}");
+    let said = in_shell("ulimit -n 65; exec \"$0\" bench sink --listen 127.0.0.1:0 -d 0.1");
+    assert_eq!(said.code, 0, "{said:?}");
+    if is_skipped("too_few_open_files_are_named_as_such") {
+        return;
+    }
+    // At the least of these there is no room for the libraries, further up none for the testbed.
+    let mut told = 0;
+    for files in 4..=16 {
+        let said = in_shell(&format!("ulimit -n {files}; exec \"$0\" bench gen -c 1 -q"));
+        assert!(!said.err.contains("does not tell"), "{files}: {said:?}");
+        assert!(!said.err.contains("panicked"), "{files}: {said:?}");
+        told += usize::from(said.err.contains("Too many open files (os error 24) (ulimit -n)"));
+    }
+    assert!(told > 0);
+}

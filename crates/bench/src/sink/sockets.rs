@@ -127,7 +127,10 @@ pub(crate) fn make_room(sockets: usize) -> Result<(), BenchError> {
     if now >= needed {
         return Ok(());
     }
-    let message = format!("{sockets} sockets: this process may open {now} files (ulimit -n)");
+    let s = if sockets == 1 { "" } else { "s" };
+    let message = format!(
+        "{sockets} socket{s}: this process may open {now} files; {needed} are enough (ulimit -n {needed})"
+    );
     Err(BenchError::Options(message))
 }
 
