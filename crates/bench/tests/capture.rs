@@ -138,6 +138,15 @@ fn a_capture_is_sent_as_often_as_asked_and_no_more_than_the_count() {
     assert_eq!((report.unsent, report.lateness.count), (Unsent::default(), 0));
     let expected: Vec<u16> = (0..12_345).map(|n| n % 50).collect();
     assert_eq!(numbers(&frames), expected);
+    // A count that falls on the end of a round has the whole of it.
+    for (count, rounds) in [(149, 2), (150, 3), (151, 3)] {
+        let until = Until { count, duration: LONG };
+        let (report, _) = send(&pair, &CaptureSpec { rounds: 0, until, pace, ..long(&file) });
+        assert_eq!(
+            (report.ended, report.source.sent, report.rounds),
+            (Ended::Count, count, rounds)
+        );
+    }
     // A rate holds whatever the capture says: packet k not before k / rate.
     let pace = CapturePace::Rate(1000);
     let (report, _) = send(&pair, &CaptureSpec { pace, rounds: 2, ..long(&file) });

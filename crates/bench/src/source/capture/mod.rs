@@ -253,6 +253,11 @@ impl<'a> Feed<'a> {
         Ok(Next::Skipped)
     }
 
+    /// Notes that the round is complete if all of it was read; reads nothing that counts.
+    fn end_round(&mut self) {
+        self.rounds += u64::from(matches!(self.captures.next_packet(), Ok(None)));
+    }
+
     /// Returns what there is to say of the files, of the round that read most.
     fn notes(self) -> Vec<CaptureNote> {
         if self.notes.is_empty() { self.captures.notes() } else { self.notes }
@@ -281,6 +286,10 @@ fn pump(
     let ended = loop {
         let now = start.elapsed();
         if total.packets >= spec.until.count {
+            // Whoever asks for whole rounds by the count has them all.
+            if !is_over && next.is_none() {
+                feed.end_round();
+            }
             break Ended::Count;
         }
         if watch.is_stopped() {
@@ -327,7 +336,10 @@ fn pump(
         }
     };
     let elapsed = start.elapsed();
+    let (read, rounds) = (feed.read, feed.rounds);
     feed.rewriter.unsent.left = outlet.waiting() as u64 + u64::from(next.is_some());
+    let Rewriter { unsent, rewritten, .. } = feed.rewriter;
+    let notes = feed.notes();
     Ok(CaptureReport {
         source: GenReport {
             by: Means::Packet,
@@ -340,15 +352,15 @@ fn pump(
             elapsed,
             cpu: thread_cpu_time().saturating_sub(cpu),
         },
-        read: feed.read,
-        rounds: feed.rounds,
-        unsent: feed.rewriter.unsent,
-        rewritten: feed.rewriter.rewritten,
+        read,
+        rounds,
+        unsent,
+        rewritten,
         lateness: lateness.quantiles(),
         ended,
         arrived: 0,
         dropped: 0,
-        notes: feed.notes(),
+        notes,
         fault,
     })
 }
