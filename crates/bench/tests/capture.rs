@@ -229,7 +229,7 @@ fn a_damaged_capture_is_sent_up_to_the_damage_which_is_told() {
     // One that ends early has all of its complete packets.
     std::fs::write(&file.0, &bytes[..24 + 5 * record + 20]).unwrap();
     let (report, frames) = send(&pair, &long(&file));
-    assert_eq!((report.ended, frames.len()), (Ended::Complete, 5));
+    assert_eq!((report.ended, frames.len()), (Ended::Truncated, 5));
     assert!(report.notes.iter().any(|note| note.is_damage()), "{report:?}");
 }
 

@@ -669,3 +669,44 @@ fn too_few_open_files_are_named_as_such() {
     }
     assert!(told > 0);
 }
+
+/// The packets of a capture, cut in three ways.
+#[test]
+fn a_capture_that_is_cut_short_is_told_of_and_without_a_packet_an_error() {
+    if is_skipped("a_capture_that_is_cut_short_is_told_of_and_without_a_packet_an_error") {
+        return;
+    }
+    let file = common::scratch("capture-cut").join("cut.pcap");
+    // An Ethernet frame of 60 bytes of a local experimental ethertype (IEEE 802: 0x88b5).
+    let frame = [&[2; 12][..], &[0x88, 0xb5], &[0; 46]].concat();
+    let mut bytes = Vec::from(0xa1b2_c3d4u32.to_le_bytes());
+    bytes.extend([2, 0, 4, 0]);
+    bytes.extend([0, 0, 65_535, 1].map(u32::to_le_bytes).as_flattened());
+    for _ in 0..2 {
+        bytes.extend([7, 0, 60, 60].map(u32::to_le_bytes).as_flattened());
+        bytes.extend(&frame);
+    }
+    let line = format!("bench gen --capture {}", file.display());
+    for (len, ended, sent, code) in [
+        (24 + 2 * 76, "complete", 2, 0),
+        (24 + 76 + 20, "truncated", 1, 0),
+        (24 + 20, "truncated", 0, 1),
+        (24 + 7, "truncated", 0, 1),
+    ] {
+        std::fs::write(&file, &bytes[..len]).unwrap();
+        let said = rxsteer(&format!("{line} --json"));
+        assert_eq!(said.code, code, "{len}: {said:?}");
+        let result = &serde_json::from_str::<Value>(&said.out).unwrap()["result"];
+        assert_eq!(result["capture"]["ended"], ended, "{len}: {said:?}");
+        assert_eq!(result["source"]["sent"], sent, "{len}: {said:?}");
+        let text = rxsteer(&line);
+        assert_eq!(text.out.contains("; cut short\n"), ended == "truncated", "{len}: {text:?}");
+        assert_eq!(text.code, code, "{len}: {text:?}");
+        assert_eq!(text.err.contains("cut short before its first packet"), code == 1, "{text:?}");
+    }
+    // Not even a file header.
+    for len in [0, 3, 12, 23] {
+        std::fs::write(&file, &bytes[..len]).unwrap();
+        assert_eq!(rxsteer(&line).code, 1, "{len}");
+    }
+}

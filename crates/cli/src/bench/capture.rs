@@ -55,6 +55,10 @@ pub(super) fn run(asked: &Capture, form: FormArgs, terminal: &Terminal) -> anyho
         let read = plural(report.read, "packet");
         return Err(fault).with_context(|| format!("the capture was sent up to here: {read}"));
     }
+    anyhow::ensure!(
+        report.ended != Ended::Truncated || report.read > 0,
+        "the capture is cut short before its first packet"
+    );
     let all = report.unsent.total();
     anyhow::ensure!(
         report.source.sent > 0 || all == 0,
@@ -83,6 +87,7 @@ fn text(out: &mut dyn Write, spec: &CaptureSpec, report: &CaptureReport) -> io::
         Ended::Complete | Ended::Fault => None,
         Ended::Count => Some("--count ended it"),
         Ended::Duration => Some("--duration ended it"),
+        Ended::Truncated => Some("cut short"),
         Ended::Stopped => Some("stopped"),
     };
     write!(out, "capture   {} read", plural(report.read, "packet"))?;

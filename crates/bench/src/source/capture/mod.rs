@@ -127,6 +127,8 @@ pub enum Ended {
     Duration,
     /// The watcher.
     Stopped,
+    /// All of it was sent, but a file is cut short, so that more may have been meant to be there.
+    Truncated,
     /// The capture is damaged or cannot be read on.
     Fault,
 }
@@ -340,6 +342,10 @@ fn pump(
     feed.rewriter.unsent.left = outlet.waiting() as u64 + u64::from(next.is_some());
     let Rewriter { unsent, rewritten, .. } = feed.rewriter;
     let notes = feed.notes();
+    let ended = match ended {
+        Ended::Complete if notes.iter().any(CaptureNote::is_damage) => Ended::Truncated,
+        ended => ended,
+    };
     Ok(CaptureReport {
         source: GenReport {
             by: Means::Packet,
