@@ -82,7 +82,8 @@ impl CalibrateReport {
     }
 }
 
-/// Measures over a pair whose receiving end polls; takes some seconds.
+/// Measures over a pair whose receiving end polls; takes about 12 seconds on two CPUs, and is
+/// bounded by packets and turns, not by time.
 ///
 /// # Errors
 /// [`BenchError::PeerDoesNotPoll`]; [`BenchError::LiveFrames`] on a kernel without them;

@@ -25,7 +25,7 @@ pub enum BenchVerb {
     /// Run the same traffic under several receive set-ups of the host in turn, and compare
     #[command(subcommand, after_help = AFTER_HELP)]
     Compare(CompareVerb),
-    /// Measure what steps of the receive path cost on this host, for lab and replay; takes some seconds
+    /// Measure what steps of the receive path cost on this host, for lab and replay; takes 12 seconds or more
     #[command(after_help = AFTER_HELP)]
     Calibrate(CalibrateArgs),
     /// Put back the settings and remove the namespaces that killed runs left

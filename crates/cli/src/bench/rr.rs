@@ -83,11 +83,11 @@ pub(super) fn traffic(out: &mut dyn Write, spec: &RrSpec) -> io::Result<()> {
     };
     writeln!(
         out,
-        "traffic   {}, {}, {connected}, {} bytes there and {} back, {pace}",
+        "traffic   {}, {}, {connected}, {} there and {} back, {pace}",
         spec.protocol,
         plural(u64::from(spec.flows), "flow"),
-        spec.request_len,
-        spec.response_len,
+        plural(spec.request_len as u64, "byte"),
+        plural(spec.response_len as u64, "byte"),
     )
 }
 
