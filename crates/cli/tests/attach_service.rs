@@ -311,6 +311,40 @@ fn metrics_say_what_status_says() {
     assert_eq!(steering.end().code, 0);
 }
 
+/// `nohup` ignores SIGHUP, a shell without job control SIGINT of what it starts with `&`: SIGHUP is heard
+/// then only where it reads the settings again.
+#[test]
+fn signals_that_it_was_started_to_ignore_stay_ignored() {
+    let test = "signals_that_it_was_started_to_ignore_stay_ignored";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let file = scratch("ignored-signals").join("rx0.toml");
+    std::fs::write(&file, "qsize = 512\n").unwrap();
+    // Bits of SIGHUP, 1, and of SIGINT, 2 (signal(7), proc_pid_status(5)).
+    let with_file = format!("attach rx0 --config {}", file.display());
+    for (line, expected) in [("attach rx0", 0b11), (&with_file, 0b10)] {
+        let start = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("trap '' HUP INT; exec \"$0\" {line}")]);
+            command.arg(env!("CARGO_BIN_EXE_rxsteer"));
+            Steering::start(command, &|_| {})
+        };
+        let mut steering = pair.sink.run(start).unwrap();
+        let told = format!("/proc/{}/status", steering.child.id());
+        let told = std::fs::read_to_string(told).unwrap();
+        let mask = told.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let ignored = u64::from_str_radix(mask.trim(), 16).unwrap();
+        assert_eq!(ignored & 0b11, expected, "{line}: {told}");
+        steering.signal("HUP");
+        if expected & 0b01 == 0 {
+            until(|| status(&pair), |one| one["process"]["reloads"] == 1);
+        }
+        steering.signal("INT");
+        assert_eq!(status(&pair)["process"]["pid"], steering.child.id(), "{line}");
+        steering.signal("TERM");
+        assert_eq!(steering.end().code, 0);
+    }
+}
+
 #[test]
 fn three_capabilities_are_enough_and_two_are_not() {
     let test = "three_capabilities_are_enough_and_two_are_not";

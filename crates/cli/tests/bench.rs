@@ -196,7 +196,7 @@ fn what_compare_attached_goes_with_an_interrupt_and_with_a_kill() {
         return;
     }
     for signal in ["-INT", "-KILL"] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_rxsteer"))
+        let mut child = common::command()
             .args(["bench", "compare", "rr", "--setups", "rxsteer", "-d", "60"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -274,7 +274,7 @@ fn an_interrupt_ends_a_run_with_its_result_and_a_kill_is_cleaned_up_by_the_next(
         return;
     }
     for signal in ["-INT", "-KILL"] {
-        let child = Command::new(env!("CARGO_BIN_EXE_rxsteer"))
+        let child = common::command()
             .args(["bench", "gen", "-d", "60", "--rate", "100"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -305,7 +305,7 @@ fn an_interrupt_ends_a_run_with_its_result_and_a_kill_is_cleaned_up_by_the_next(
 
 /// Starts a run and returns it; it says nothing but its result and its errors.
 fn started(line: &str) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_rxsteer"))
+    common::command()
         .args(line.split_whitespace())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

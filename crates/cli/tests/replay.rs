@@ -355,7 +355,7 @@ fn an_interrupt_prints_what_there_is() {
     use std::io::{BufRead as _, Write as _};
     use std::process::{Command, Stdio};
     // A pipe that never ends by itself: the sample again and again, as further sections.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_rxsteer"))
+    let mut child = common::command()
         .args(["replay", "-j", "-p", "none", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

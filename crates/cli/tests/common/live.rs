@@ -53,7 +53,7 @@ impl Steering {
         change: impl Fn(&mut Command) + Sync,
     ) -> Self {
         let start = || {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_rxsteer"));
+            let mut command = super::command();
             command.args(line.split_whitespace());
             Self::start(command, &change)
         };

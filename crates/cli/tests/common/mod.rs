@@ -16,6 +16,26 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
+/// Returns the command, to be started so that it hears signals also where the test ignores them (`nohup`,
+/// `&` in a script).
+pub(crate) fn command() -> Command {
+    #[cfg(target_os = "linux")]
+    {
+        use signal_hook::consts::{SIGHUP, SIGINT};
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        ONCE.call_once(|| {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+            let ignored = u64::from_str_radix(mask.trim(), 16).unwrap();
+            for signal in [SIGHUP, SIGINT].into_iter().filter(|s| ignored & 1 << (s - 1) != 0) {
+                // A handler that does nothing: unlike SIG_IGN, execve(2) does not hand it on.
+                signal_hook::flag::register(signal, std::sync::Arc::default()).unwrap();
+            }
+        });
+    }
+    Command::new(env!("CARGO_BIN_EXE_rxsteer"))
+}
+
 /// Runs the command with these arguments in a directory.
 pub(crate) fn rxsteer_in(dir: &Path, arguments: &[&str], input: &[u8]) -> Said {
     rxsteer_with(dir, arguments, input, &[])
@@ -28,7 +48,7 @@ pub(crate) fn rxsteer_with(
     input: &[u8],
     environment: &[(&str, &str)],
 ) -> Said {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_rxsteer"))
+    let mut child = command()
         .args(arguments)
         .current_dir(dir)
         .env_remove("NO_COLOR")
