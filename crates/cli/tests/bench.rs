@@ -104,6 +104,34 @@ fn sink_accounts_for_every_packet() {
     assert!(text.out.contains(" read\n"), "{text:?}");
 }
 
+/// Turns are counted by the least time that they ever took, so that work takes at least that: a half is
+/// far from what reading alone takes, a hundredth of it.
+#[test]
+fn a_reader_that_works_takes_cpu_time_for_it() {
+    if is_skipped("a_reader_that_works_takes_cpu_time_for_it") {
+        return;
+    }
+    for call in ["recv", "recvmsg", "recvmmsg --batch 8"] {
+        let line = format!("bench sink -c 200 --rate 1k --receive-buffer 1M --call {call}");
+        let value = json(&rxsteer(&format!("{line} --work 500k --json")));
+        assert_eq!(value["result"]["reading"]["work_ns"], 500_000, "{value}");
+        let reader = &value["result"]["sink"]["readers"][0];
+        assert_eq!(reader["received"], 200, "{value}");
+        assert!(reader["cpu_ns"].as_u64().unwrap() > 200 * 250_000, "{value}");
+        let idle = json(&rxsteer(&format!("{line} --json")));
+        assert_eq!(idle["result"]["reading"]["work_ns"], 0, "{idle}");
+    }
+    let said = rxsteer("bench sink -c 9 --work 2_500");
+    assert!(said.out.contains("1 socket, 2.50 µs of work on each datagram\n"), "{said:?}");
+    let said = rxsteer("bench sink -c 9");
+    assert!(said.out.contains("1 socket\n"), "{said:?}");
+    let line = "bench compare sink --setups none --repeats 1 -d 0.1 --rate 1k --work 1k";
+    for line in [line.to_owned(), format!("{line} --overload 1")] {
+        let said = rxsteer(&line);
+        assert!(said.out.contains(", 1.00 µs of work on each datagram"), "{said:?}");
+    }
+}
+
 #[test]
 fn rr_prints_quantiles() {
     if is_skipped("rr_prints_quantiles") {

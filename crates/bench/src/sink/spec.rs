@@ -69,8 +69,8 @@ impl SinkSpec {
     pub const MOST_BATCH: usize = 1024;
     /// Most threads.
     pub const MOST_THREADS: usize = 256;
-    /// Most work on a datagram.
-    pub const MOST_WORK: Duration = Duration::from_secs(1);
+    /// Most work on a datagram; a reader looks at the end of the run only after that on a batch.
+    pub const MOST_WORK: Duration = Duration::from_millis(10);
 
     /// One thread that reads with `recvmmsg` of 64 from one socket.
     pub fn new(listen: SocketAddr) -> Self {

@@ -221,6 +221,10 @@ pub struct ReadArgs {
     /// Connected sockets, for the first so many flows; in the testbed only [default: none]
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub connect: Option<String>,
+    /// Work for so many nanoseconds on each datagram that was read, as an application does, up to 10M;
+    /// k is 1,000 [default: 0]
+    #[arg(long, value_name = "NANOSECONDS", allow_negative_numbers = true)]
+    pub work: Option<String>,
     /// CPUs of the threads in turn, as a list: 0-3,8 [default: where the scheduler puts them]
     #[arg(long, value_name = "CPUS", allow_negative_numbers = true)]
     pub cpus: Option<String>,

@@ -361,6 +361,7 @@ fn read(args: &ReadArgs, listen: SocketAddr) -> Result<SinkSpec, UsageError> {
     let most_threads = SinkSpec::MOST_THREADS as u64;
     let most_batch = SinkSpec::MOST_BATCH as u64;
     let busy_us = number("--busy-poll", args.busy_poll.as_ref(), 0, 0..=1_000_000)?;
+    let most_work = SinkSpec::MOST_WORK.as_nanos() as u64;
     let buffer = number("--receive-buffer", args.receive_buffer.as_ref(), 0, 4096..=1 << 30)?;
     let sink = SinkSpec {
         call: word("--call", args.call.as_ref(), rxsteer_bench::Call::Recvmmsg)?,
@@ -369,6 +370,7 @@ fn read(args: &ReadArgs, listen: SocketAddr) -> Result<SinkSpec, UsageError> {
         threads: number("--threads", args.threads.as_ref(), 1, 1..=most_threads)? as usize,
         reuseport: args.reuseport,
         peers: SinkSpec::peers_in_pair(listen.ip(), peers),
+        work: Duration::from_nanos(number("--work", args.work.as_ref(), 0, 0..=most_work)?),
         cpus: cpus("--cpus", args.cpus.as_ref())?.map_or(Vec::new(), |set| set.iter().collect()),
         busy_poll: Duration::from_micros(busy_us),
         receive_buffer: args.receive_buffer.as_ref().map(|_| buffer as usize),

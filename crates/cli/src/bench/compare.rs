@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::args::FormArgs;
 use super::checked::compare::Compare;
+use super::gen_sink::work;
 use super::output::{Form, Output};
 use super::testbed;
 use crate::render::numbers::{count, grouped, percent, plural};
@@ -36,10 +37,11 @@ pub(super) fn run(asked: &Compare, form: FormArgs, terminal: &Terminal) -> anyho
         let mut out = terminal.results();
         output.head(&mut out, &[])?;
         match &spec.workload {
-            Workload::Sink(_, source) => writeln!(out, "traffic   {source}")?,
+            Workload::Sink(sink, source) => writeln!(out, "traffic   {source}{}", work(sink))?,
             Workload::Overload(spec) => {
                 let base = grouped(report.base.unwrap_or_default());
-                writeln!(out, "traffic   {}; 1 x is {base} packets/s", spec.source)?;
+                let work = work(&spec.sink);
+                writeln!(out, "traffic   {}{work}; 1 x is {base} packets/s", spec.source)?;
             }
             Workload::Rr(rr, _) => super::rr::traffic(&mut out, rr)?,
             Workload::Mixed(spec) => {

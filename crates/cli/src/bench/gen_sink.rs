@@ -158,7 +158,7 @@ fn sink(out: &mut dyn Write, spec: &SinkSpec, report: &SinkReport) -> io::Result
         (true, false) => "1 socket".into(),
     };
     let gro = if spec.gro { ", merged by GRO" } else { "" };
-    writeln!(out, ", {}, {kind}{gro}", plural(readers, "thread"))?;
+    writeln!(out, ", {}, {kind}{gro}{}", plural(readers, "thread"), work(spec))?;
     writeln!(
         out,
         "read      {} in {}: {} packets/s, {} of CPU a packet",
@@ -167,6 +167,14 @@ fn sink(out: &mut dyn Write, spec: &SinkSpec, report: &SinkReport) -> io::Result
         count(report.rate() as u64),
         time(report.ns_per_packet()),
     )
+}
+
+/// Returns what a reader does besides, after a comma, or nothing.
+pub(super) fn work(spec: &SinkSpec) -> String {
+    match spec.work.as_nanos() {
+        0 => String::new(),
+        ns => format!(", {} of work on each datagram", time(ns as f64)),
+    }
 }
 
 fn account(out: &mut dyn Write, account: &Account) -> io::Result<()> {
@@ -221,6 +229,7 @@ fn reading(spec: &SinkSpec) -> Value {
         "threads": spec.threads,
         "reuseport": spec.reuseport,
         "connected": spec.peers.len(),
+        "work_ns": spec.work.as_nanos() as u64,
         "cpus": spec.cpus.iter().map(|cpu| cpu.0).collect::<Vec<_>>(),
         "busy_poll_ns": spec.busy_poll.as_nanos() as u64,
         "receive_buffer": spec.receive_buffer,

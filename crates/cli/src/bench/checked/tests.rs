@@ -50,9 +50,10 @@ fn what_was_typed_is_what_is_sent() {
 fn how_to_read_is_what_was_typed() {
     let made = sink(
         "--call recvmsg --gro --threads 3 --connect 9 --cpus 0,1 --busy-poll 50 \
-         --receive-buffer 1M -6",
+         --receive-buffer 1M --work 2_500 -6",
     )
     .unwrap();
+    assert_eq!(made.sink.work, Duration::from_nanos(2500));
     assert_eq!((made.sink.threads, made.sink.peers.len()), (3, 9));
     assert_eq!(made.sink.cpus, [CpuId(0), CpuId(1)]);
     assert_eq!(made.sink.busy_poll, Duration::from_micros(50));
@@ -235,6 +236,26 @@ fn io_uring_is_a_call_that_does_not_busy_poll() {
     let made = sink("--call io-uring --gro --batch 100").unwrap().sink;
     assert_eq!((made.call, made.batch, made.gro), (rxsteer_bench::Call::IoUring, 100, true));
     assert_eq!(sink("--call io-uring --busy-poll 50").unwrap_err().flag, "--busy-poll");
+}
+
+#[test]
+fn work_of_a_reader_has_a_bound_that_the_refusal_names() {
+    use rxsteer_bench::Workload;
+    assert_eq!(sink("").unwrap().sink.work, Duration::ZERO);
+    assert_eq!(sink("--work 10M").unwrap().sink.work, SinkSpec::MOST_WORK);
+    for (wrong, said) in [("10000001", "0 to 10000000"), ("-1", "`-1`"), ("1.5", "`1.5`")] {
+        let error = sink(&format!("--work {wrong}")).unwrap_err();
+        assert_eq!(error.flag, "--work", "{wrong}");
+        assert!(error.message.contains(said), "{wrong}: {error}");
+    }
+    // Every workload that has a reader of the traffic takes it.
+    let Workload::Sink(made, _) = compare("sink --work 3k").unwrap().spec.workload else {
+        panic!()
+    };
+    assert_eq!(made.work, Duration::from_micros(3));
+    let overload = compare("sink --work 3k --overload 1,2").unwrap();
+    let Workload::Overload(made) = overload.spec.workload else { panic!() };
+    assert_eq!(made.sink.work, Duration::from_micros(3));
 }
 
 fn captured(line: &str) -> Result<capture::Capture, UsageError> {
