@@ -175,7 +175,7 @@ fn compare_attaches_rxsteer_for_its_runs_and_tells_what_it_counted() {
     if is_skipped("compare_attaches_rxsteer_for_its_runs_and_tells_what_it_counted") {
         return;
     }
-    let line = "bench compare rr --setups none,rxsteer --repeats 2 -c 200 --json -q";
+    let line = "bench compare rr --setups none,rxsteer --repeats 2 -c 200 -d 60 --json -q";
     let value = json(&rxsteer(line));
     let setup = &value["result"]["setups"][1];
     assert_eq!(setup["setup"], "rxsteer");
@@ -231,7 +231,6 @@ fn what_compare_attached_goes_with_an_interrupt_and_with_a_kill() {
             .spawn()
             .unwrap();
         let pid = child.id();
-        let deadline = Instant::now() + Duration::from_secs(30);
         let open = |name: &String| std::fs::File::open(format!("/run/netns/{name}")).ok();
         // Kept open, both stay to be looked into, whoever removes their names.
         let kept: Vec<_> = loop {
@@ -239,16 +238,15 @@ fn what_compare_attached_goes_with_an_interrupt_and_with_a_kill() {
             if kept.len() == 2 && status_in(&kept).contains("\"rx0\"") {
                 break kept;
             }
-            assert!(Instant::now() < deadline, "{signal}: never attached");
-            std::thread::sleep(Duration::from_millis(20));
+            // However long that takes: it is attached for most of its five runs, and ends after them.
+            assert_eq!(child.try_wait().unwrap(), None, "{signal}: ended, and was never attached");
+            std::thread::sleep(Duration::from_millis(100));
         };
         let killed = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
         assert!(killed.success());
         child.wait().unwrap();
-        while status_in(&kept).contains("\"rx0\"") {
-            assert!(Instant::now() < deadline, "{signal}: still attached");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        // The kernel closes what a process held as part of its end, some of it a moment later.
+        wait_for("the end of steering", || (!status_in(&kept).contains("\"rx0\"")).then_some(()));
         assert_eq!(rxsteer("bench restore").code, 0);
     }
 }
