@@ -151,12 +151,13 @@ mod tests {
     use std::fs::File;
     use std::io::{Read as _, Seek as _};
 
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+
     use super::*;
 
     fn given() -> (Handover, File) {
-        let path = std::env::temp_dir().join(format!("rxsteer-give-{}", std::process::id()));
-        let mut file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
-        std::fs::remove_file(path).unwrap();
+        // It has no path, so tests that run at the same time cannot meet in it.
+        let mut file = File::from(memfd_create(c"given", MFdFlags::empty()).unwrap());
         file.write_all(b"the same file").unwrap();
         let fds = vec![file.try_clone().unwrap().into(), file.try_clone().unwrap().into()];
         (Handover { text: b"key value\n".to_vec(), fds }, file)
