@@ -259,6 +259,13 @@ fn metrics_say_what_status_says() {
     let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
     let mut steering =
         Steering::new(&pair.sink, "attach rx0 --metrics 127.0.0.1:9477 --policy rps", |_| {});
+    let (head, scrape) = scraped(&pair, "127.0.0.1:9477");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "before the first packet: {head}");
+    for name in ["rxsteer_received_total", "rxsteer_cpumap_drops_total"] {
+        let found = scrape.samples.iter().find(|sample| sample.metric == name);
+        let value = found.map(|sample| sample.value.clone());
+        assert_eq!(value, Some(prometheus_parse::Value::Counter(0.0)), "{name}");
+    }
     for n in 0..25u8 {
         let send = || {
             let socket = UdpSocket::bind((Pair::SOURCE_V4, 0)).unwrap();

@@ -407,6 +407,8 @@ impl<'a> Service<'a> {
             policy: settings.policy.name(),
             mode: self.attachment.mode().to_string(),
             counters,
+            online: host_cpus().map_or(settings.cpus, |host| host.online),
+            serving: settings.cpus,
             flows: self.flows.now(&self.attachment),
             table_entries: settings.table_entries,
             uptime: self.started.elapsed(),

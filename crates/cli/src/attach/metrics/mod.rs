@@ -3,17 +3,22 @@
 //! Labels are the device, the policy, CPUs, classes and reasons: their number does not grow with
 //! flows. Counters are those of the attachment, from its beginning.
 //!
+//! Always true: each family is there from the first scrape on, with zeros for each CPU that is online or
+//! may take packets: the rate of a counter that appears with its first packet lacks that packet.
+//!
 //! Source: the text-based exposition format 0.0.4 of Prometheus and its page on naming.
 
 mod http;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Encoder as _, TextEncoder};
 use rxsteer_core::steer::{Class, Reason};
 use rxsteer_core::table::Recorded;
-use rxsteer_kernel::Counters;
+use rxsteer_core::{CpuId, CpuSet};
+use rxsteer_kernel::{Counters, CpuCounters};
 
 pub(super) use http::Server;
 
@@ -24,6 +29,10 @@ pub(super) struct Scrape {
     pub(super) policy: &'static str,
     pub(super) mode: String,
     pub(super) counters: Counters,
+    /// CPUs on which packets can come in.
+    pub(super) online: CpuSet,
+    /// CPUs that may take packets.
+    pub(super) serving: CpuSet,
     pub(super) flows: [usize; 2],
     pub(super) table_entries: u32,
     pub(super) uptime: Duration,
@@ -64,12 +73,13 @@ impl Scrape {
                 (labels, of(class, reason) as f64)
             })
         });
-        let cpus = |value: &dyn Fn(&rxsteer_kernel::CpuCounters) -> u64| -> Vec<Sample<'_>> {
-            let all = counters.cpus.iter();
+        let by_cpu = with_zeros(&counters.cpus, &self.serving);
+        let cpus = |value: &dyn Fn(&CpuCounters) -> u64| -> Vec<Sample<'_>> {
+            let all = by_cpu.iter();
             all.map(|(cpu, of_cpu)| (vec![("cpu", cpu.to_string())], value(of_cpu) as f64))
                 .collect()
         };
-        let drops = counters.cpus.iter().flat_map(|(cpu, of_cpu)| {
+        let drops = by_cpu.iter().flat_map(|(cpu, of_cpu)| {
             [
                 ("queue_full", of_cpu.lost_full),
                 ("refused", of_cpu.lost_refused),
@@ -79,8 +89,8 @@ impl Scrape {
                 (vec![("cpu", cpu.to_string()), ("reason", reason.to_owned())], lost as f64)
             })
         });
-        let arrived = counters.arrived.iter();
-        let arrived = arrived.map(|(cpu, n)| (vec![("cpu", cpu.to_string())], *n as f64)).collect();
+        let arrived = with_zeros(&counters.arrived, &self.online).into_iter();
+        let arrived = arrived.map(|(cpu, n)| (vec![("cpu", cpu.to_string())], n as f64)).collect();
         let records = Recorded::NAMES.iter().zip(counters.records);
         let records =
             records.map(|(name, n)| (vec![("result", (*name).to_owned())], n as f64)).collect();
@@ -210,11 +220,16 @@ impl Scrape {
     }
 }
 
+/// Returns what was counted by CPU, and nothing for those besides of which nothing is known yet.
+fn with_zeros<T: Copy + Default>(counted: &[(CpuId, T)], besides: &CpuSet) -> BTreeMap<CpuId, T> {
+    let mut all: BTreeMap<CpuId, T> = besides.iter().map(|cpu| (cpu, T::default())).collect();
+    all.extend(counted.iter().copied());
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use prometheus_parse::Value;
-    use rxsteer_core::CpuId;
-    use rxsteer_kernel::CpuCounters;
 
     use super::*;
 
@@ -235,6 +250,8 @@ mod tests {
             policy: "flow-aware",
             mode: "native".into(),
             counters,
+            online: CpuSet::first_n(4),
+            serving: CpuSet::from_list("0,3").unwrap(),
             flows: [1, 2],
             table_entries: 64,
             uptime: Duration::from_millis(2500),
@@ -267,6 +284,50 @@ mod tests {
             assert!(is_counter || matches!(sample.value, Value::Gauge(_)), "{sample:?}");
             assert!(seen.insert(format!("{} {:?}", sample.metric, sorted(sample))), "{sample:?}");
         }
+    }
+
+    #[test]
+    fn before_the_first_packet_every_family_is_there_with_zeros() {
+        let before = Scrape { counters: Counters::default(), ..scrape() };
+        let parsed = parsed(&before);
+        let of = |name: &str| -> Vec<(Option<&str>, Option<&str>)> {
+            let samples = parsed.samples.iter().filter(|sample| sample.metric == name);
+            let samples = samples.inspect(|sample| match sample.value {
+                Value::Counter(value) | Value::Gauge(value) => assert!(value == 0.0, "{sample:?}"),
+                _ => panic!("{sample:?}"),
+            });
+            samples.map(|sample| (sample.labels.get("cpu"), sample.labels.get("reason"))).collect()
+        };
+        let cpu = |name| -> Vec<&str> { of(name).into_iter().filter_map(|(cpu, _)| cpu).collect() };
+        assert_eq!(cpu("rxsteer_received_total"), ["0", "1", "2", "3"]);
+        assert_eq!(cpu("rxsteer_processed_total"), ["0", "3"]);
+        assert_eq!(cpu("rxsteer_cpumap_queue_len"), ["0", "3"]);
+        let causes = ["queue_full", "refused", "no_memory"];
+        let lost: Vec<_> = ["0", "3"]
+            .into_iter()
+            .flat_map(|cpu| causes.map(|cause| (Some(cpu), Some(cause))))
+            .collect();
+        assert_eq!(of("rxsteer_cpumap_drops_total"), lost);
+        assert_eq!(of("rxsteer_packets_total").len(), Class::COUNT * Reason::COUNT);
+        for family in before.families() {
+            let name = family.name();
+            assert!(parsed.samples.iter().any(|sample| sample.metric == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_has_counted_is_told_also_when_it_is_gone() {
+        let gone = Scrape { online: CpuSet::first_n(2), serving: CpuSet::first_n(2), ..scrape() };
+        let parsed = parsed(&gone);
+        let processed = |cpu| {
+            let is_it = |sample: &&prometheus_parse::Sample| {
+                sample.metric == "rxsteer_processed_total" && sample.labels.get("cpu") == Some(cpu)
+            };
+            parsed.samples.iter().find(is_it).map(|sample| sample.value.clone())
+        };
+        assert_eq!(processed("1"), Some(Value::Counter(0.0)));
+        assert_eq!(processed("3"), Some(Value::Counter(7.0)));
+        assert_eq!(processed("2"), None);
     }
 
     fn sorted(sample: &prometheus_parse::Sample) -> std::collections::BTreeMap<String, String> {
