@@ -9,7 +9,8 @@ use rxsteer_kernel::{host_cpus, programs_on_interfaces};
 use super::args::{CheckConfigArgs, ReloadArgs};
 use super::checked::Asked;
 use super::control::{Answer, Answerless, Verb, ask};
-use super::{keys_of, read_bounded};
+use super::file::read_bounded;
+use super::keys_of;
 use crate::Exit;
 use crate::terminal::Terminal;
 

@@ -7,6 +7,7 @@ pub mod checked;
 mod config;
 mod control;
 mod detach;
+mod file;
 mod given;
 mod metrics;
 mod notify;
@@ -15,7 +16,6 @@ mod service;
 mod status;
 
 use std::io::Write as _;
-use std::path::Path;
 
 use anyhow::Context as _;
 use rxsteer_kernel::{Attachment, Settings, Weight, host_cpus, look_at_interface};
@@ -26,6 +26,7 @@ pub use status::run as run_status;
 
 use self::args::AttachArgs;
 use self::checked::Asked;
+use self::file::read_bounded;
 use self::metrics::Server;
 use self::service::{Inbox, Service};
 use crate::Exit;
@@ -114,16 +115,4 @@ fn keys_of(settings: &Settings) -> Vec<(String, String)> {
 
 fn on_or_off(is_on: bool) -> String {
     if is_on { "on" } else { "off" }.to_owned()
-}
-
-/// Reads a settings file of at most 1 MiB.
-fn read_bounded(path: &Path) -> std::io::Result<String> {
-    use std::io::Read as _;
-    let most = rxsteer_lab::config::MAX_BYTES as u64;
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > most {
-        return Err(std::io::Error::other("the file is larger than 1 MiB"));
-    }
-    Ok(text)
 }
