@@ -170,6 +170,24 @@ fn wrong_settings_change_nothing_and_say_so() {
     assert_eq!(inside(&pair, "reload rx0").code, 1);
 }
 
+#[test]
+fn many_who_say_nothing_do_not_hide_a_process() {
+    let test = "many_who_say_nothing_do_not_hide_a_process";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let mut steering = Steering::new(&pair.sink, "attach rx0", |_| {});
+    let path = until(|| sockets(&pair), |sockets| sockets.len() == 1).remove(0);
+    let idle: Vec<UnixStream> = (0..700).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    assert_eq!(status(&pair)["process"]["pid"], steering.child.id());
+    let fds = || std::fs::read_dir(format!("/proc/{}/fd", steering.child.id())).unwrap().count();
+    // They are sent away, although they stay.
+    let before = fds();
+    until(fds, |now| *now < before.min(idle.len()) && *now < 128);
+    drop(idle);
+    let said = inside(&pair, "detach rx0");
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(steering.end().code, 0);
+}
+
 /// A service manager's socket, and what was told there.
 struct Manager {
     socket: UnixDatagram,

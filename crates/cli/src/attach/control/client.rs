@@ -5,8 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
 use super::hand_over::{Given, ask_for};
 use super::{Answer, DIR, MOST_BYTES, Question, VERSION, Verb, namespace, parts, path_in};
+
+/// How long a process may take to let in who wants to take over.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -31,7 +37,7 @@ pub(in crate::attach) fn ask(
 }
 
 pub(super) fn ask_at(path: &Path, verb: Verb, patience: Duration) -> Result<Answer, Answerless> {
-    let mut stream = connect(path)?;
+    let mut stream = connect(path, patience)?;
     let mut talk = || -> io::Result<Answer> {
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
@@ -56,13 +62,23 @@ pub(in crate::attach) fn ask_for_attachment(
     index: u32,
 ) -> Result<Result<Given, String>, Answerless> {
     let namespace = namespace().map_err(Answerless::Failed)?;
-    let stream = connect(&path_in(Path::new(DIR), namespace, index))?;
+    let stream = connect(&path_in(Path::new(DIR), namespace, index), HAND_OVER_PATIENCE)?;
     ask_for(stream).map_err(Answerless::Failed)
 }
 
-fn connect(path: &Path) -> Result<UnixStream, Answerless> {
-    UnixStream::connect(path).map_err(|error| match error.kind() {
+/// Connects; a process that lets nobody in is not waited for longer than that.
+fn connect(path: &Path, patience: Duration) -> Result<UnixStream, Answerless> {
+    let connected = || -> rustix::io::Result<UnixStream> {
+        let address = SocketAddrUnix::new(path)?;
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+        rustix::net::connect(&socket, &address)?;
+        Ok(socket.into())
+    };
+    connected().map_err(io::Error::from).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Answerless::NoSocket,
+        io::ErrorKind::WouldBlock => Answerless::Failed(io::ErrorKind::TimedOut.into()),
         _ => Answerless::Failed(error),
     })
 }

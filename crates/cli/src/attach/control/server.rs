@@ -1,19 +1,30 @@
 //! The side that holds the attachment.
 
+use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::linux::fs::MetadataExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{mem, thread};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Answer, DIR, MOST_BYTES, Question, VERSION, Verb, namespace, parts, path_in};
 
 /// How long the other side may take to say its line, or to take ours.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Connections that are heard at a time.
+const MOST_CLIENTS: usize = 128;
+/// How long a connection is kept at least, also if others need its place.
+const GRACE: Duration = Duration::from_millis(50);
+/// How long to rest when the kernel is out of something.
+const TURN: Duration = Duration::from_millis(100);
 
 /// A socket that has its name until this is dropped.
 #[derive(Debug)]
@@ -83,53 +94,141 @@ fn is_dead(path: &Path) -> bool {
     refused.is_err_and(|kind| kind == io::ErrorKind::ConnectionRefused)
 }
 
-/// Answers each connection by what `answer` says, one after the other; returns after a detach, or when
-/// `answer` has nobody left to ask. Who asks for a hand-over is given to `hand_over`, with all that
-/// follows.
+/// Answers the connections by what `answer` says, one after the other as they have said their line;
+/// returns after a detach, or when `answer` has nobody left to ask. Who asks for a hand-over is given to
+/// `hand_over`, with all that follows.
+///
+/// A connection that says nothing keeps nobody waiting: it is closed after two seconds, or earlier if there
+/// are so many that others need its place.
 pub(in crate::attach) fn answer_all(
     listener: &UnixListener,
     mut answer: impl FnMut(Verb) -> Option<Answer>,
     mut hand_over: impl FnMut(UnixStream),
 ) {
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
-            // Out of descriptors or memory: others may give some back.
-            std::thread::sleep(Duration::from_millis(100));
-            continue;
-        };
-        let mut is_last = false;
-        let said = match question(&stream) {
-            Ok(Question { version: VERSION, verb: Verb::HandOver }) => {
-                hand_over(stream);
-                continue;
-            }
-            Ok(question) if question.version == VERSION => match answer(question.verb) {
-                Some(answer) => {
-                    is_last = question.verb == Verb::Detach && matches!(answer, Answer::Done(_));
-                    answer
+    // That can only fail for a descriptor that is none.
+    let _ = listener.set_nonblocking(true);
+    // The first has waited longest.
+    let mut clients: VecDeque<Client> = VecDeque::new();
+    loop {
+        wait(listener, &clients);
+        for mut client in mem::take(&mut clients) {
+            let said = match client.question() {
+                None => {
+                    clients.push_back(client);
+                    continue;
                 }
-                None => return,
-            },
-            Ok(question) => Answer::Refused(format!(
-                "asked in version {} of the control protocol, and this process speaks {VERSION}",
-                question.version
-            )),
-            Err(error) => Answer::Refused(format!("no question: {error}")),
-        };
-        // Who does not wait for the answer does without.
-        let _ = say(&stream, &said);
-        if is_last {
-            return;
+                Some(Ok(Question { version: VERSION, verb: Verb::HandOver })) => {
+                    if let Ok(stream) = client.into_stream() {
+                        hand_over(stream);
+                    }
+                    continue;
+                }
+                Some(Ok(question)) if question.version == VERSION => {
+                    let Some(said) = answer(question.verb) else { return };
+                    if question.verb == Verb::Detach && matches!(said, Answer::Done(_)) {
+                        let _ = client.into_stream().and_then(|stream| say(&stream, &said));
+                        return;
+                    }
+                    said
+                }
+                Some(Ok(question)) => Answer::Refused(format!(
+                    "asked in version {} of the control protocol, and this process speaks {VERSION}",
+                    question.version
+                )),
+                Some(Err(error)) => Answer::Refused(format!("no question: {error}")),
+            };
+            // Who does not wait for the answer does without.
+            let _ = client.into_stream().and_then(|stream| say(&stream, &said));
         }
+        take_in(listener, &mut clients);
     }
 }
 
-fn question(stream: &UnixStream) -> io::Result<Question> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(MOST_BYTES)).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+/// A connection that has not said all of its line.
+struct Client {
+    stream: UnixStream,
+    said: Vec<u8>,
+    since: Instant,
+}
+
+impl Client {
+    fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { stream, said: Vec::new(), since: Instant::now() })
+    }
+
+    /// Reads what there is; `None` if that is no line yet and there is time left.
+    fn question(&mut self) -> Option<io::Result<Question>> {
+        let mut piece = [0; 1024];
+        while !self.said.contains(&b'\n') && self.said.len() < MOST_BYTES as usize {
+            match self.stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(len) => self.said.extend_from_slice(&piece[..len]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let is_late = self.since.elapsed() >= PATIENCE;
+                    return is_late.then(|| Err(io::Error::other("nothing was said in time")));
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        let line = self.said.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        Some(serde_json::from_slice(line).map_err(io::Error::from))
+    }
+
+    /// Returns the stream, which waits again.
+    fn into_stream(self) -> io::Result<UnixStream> {
+        self.stream.set_nonblocking(false)?;
+        Ok(self.stream)
+    }
+}
+
+/// Waits until something can be read, someone can be let in, or the time of the first is over.
+fn wait(listener: &UnixListener, clients: &VecDeque<Client>) {
+    let first = clients.front().map(|client| client.since.elapsed());
+    // While it is full and nobody has to go, the others wait where they are.
+    let is_closed = clients.len() >= MOST_CLIENTS && first.is_some_and(|waited| waited < GRACE);
+    let most = if is_closed { GRACE } else { PATIENCE };
+    let timeout = first.map_or(PollTimeout::NONE, |waited| {
+        // Rounded up, so that the time is over when it ends.
+        let left = most.saturating_sub(waited) + Duration::from_millis(1);
+        PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)
+    });
+    let streams = clients.iter().map(|client| client.stream.as_fd());
+    let heard = streams.chain((!is_closed).then(|| listener.as_fd()));
+    let mut heard: Vec<PollFd<'_>> = heard.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+    if poll(&mut heard, timeout).is_err_and(|errno| errno != Errno::EINTR) {
+        // Out of memory: others may give some back.
+        thread::sleep(TURN);
+    }
+}
+
+/// Lets in those that wait. If there are too many, those that have said nothing for longest have to go.
+fn take_in(listener: &UnixListener, clients: &mut VecDeque<Client>) {
+    // Whoever is younger may still be about to say its line.
+    let idle = clients.iter().take_while(|client| client.since.elapsed() >= GRACE).count();
+    for _ in 0..MOST_CLIENTS.saturating_sub(clients.len()) + idle {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                if clients.len() >= MOST_CLIENTS
+                    && let Some(first) = clients.pop_front()
+                {
+                    let why =
+                        Answer::Refused("others needed the place of who says nothing".to_owned());
+                    let _ = say(&first.stream, &why);
+                }
+                clients.extend(Client::new(stream));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => {
+                // Out of descriptors or memory: others may give some back.
+                thread::sleep(TURN);
+                return;
+            }
+        }
+    }
 }
 
 /// Says an answer.
@@ -162,7 +261,7 @@ mod tests {
         let dir = dir("owner");
         let (dead, listener) = Listener::in_dir(&dir, 7, 1).unwrap();
         drop(listener);
-        std::mem::forget(dead); // as a killed process does
+        mem::forget(dead); // as a killed process does
         let (live, _listener) = Listener::in_dir(&dir, 7, 2).unwrap();
         assert_eq!(names(&dir), ["7-2.sock", "lock"]);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -186,7 +285,7 @@ mod tests {
     fn a_question_is_answered_and_nonsense_is_refused() {
         let dir = dir("answer");
         let (held, listener) = Listener::in_dir(&dir, 7, 1).unwrap();
-        let server = std::thread::spawn(move || {
+        let server = thread::spawn(move || {
             let answer = |verb| match verb {
                 Verb::About => Some(Answer::Done("me".into())),
                 _ => None,
@@ -208,6 +307,35 @@ mod tests {
         assert!(answer.contains("version 99"), "{answer}");
         // Nobody left to ask: the connection ends without an answer.
         assert!(ask_at(&held.path, Verb::Detach, patience).is_err());
+        server.join().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
+    #[test]
+    fn those_who_say_nothing_keep_nobody_from_an_answer_and_are_sent_away() {
+        let dir = dir("idle");
+        let (held, listener) = Listener::in_dir(&dir, 7, 1).unwrap();
+        let server = thread::spawn(move || {
+            answer_all(&listener, |_| Some(Answer::Done("me".into())), |_| {});
+        });
+        let idle: Vec<UnixStream> = (0..4 * MOST_CLIENTS)
+            .map(|n| {
+                let mut stream = UnixStream::connect(&held.path).unwrap();
+                // Some begin a line and do not end it.
+                stream.write_all(if n % 2 == 0 { b"" } else { b"{" }).unwrap();
+                stream
+            })
+            .collect();
+        let patience = Duration::from_secs(60);
+        let said = ask_at(&held.path, Verb::About, patience).unwrap();
+        assert_eq!(said, Answer::Done("me".into()));
+        for mut stream in idle {
+            let mut answer = Vec::new();
+            // What was said and not read makes the end of a connection an error.
+            let ended = stream.read_to_end(&mut answer).map_err(|error| error.kind());
+            assert!(matches!(ended, Ok(_) | Err(io::ErrorKind::ConnectionReset)), "{ended:?}");
+            assert!(answer.is_empty() || answer.starts_with(b"{\"refused\":"), "{answer:?}");
+        }
+        ask_at(&held.path, Verb::Detach, patience).unwrap();
         server.join().unwrap();
         fs::remove_dir_all(&dir).unwrap();
     }
