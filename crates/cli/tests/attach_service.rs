@@ -163,10 +163,22 @@ fn wrong_settings_change_nothing_and_say_so() {
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("the mode cannot change while packets are steered"), "{said:?}");
     assert_eq!(process()["settings"]["policy"], "rps");
+    // A FIFO that nobody writes to is not waited for.
+    std::fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let fifo = "rx0.toml: it is a FIFO; settings are read from regular files only";
+    for line in ["reload rx0".to_owned(), format!("check-config {}", file.display())] {
+        let said = inside(&pair, &line);
+        assert_eq!(said.code, 1, "{line}: {said:?}");
+        assert!(said.err.contains(fifo), "{line}: {said:?}");
+    }
+    assert_eq!(process()["settings"]["policy"], "rps");
     steering.signal("TERM");
     let said = steering.end();
     assert_eq!(said.code, 0);
-    assert!(said.err.contains(why), "{said:?}");
+    // It says itself what it refused, whoever asked.
+    assert_eq!(said.err.matches(why).count(), 2, "{said:?}");
+    assert_eq!(said.err.matches(fifo).count(), 1, "{said:?}");
     assert_eq!(inside(&pair, "reload rx0").code, 1);
 }
 

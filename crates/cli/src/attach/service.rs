@@ -264,7 +264,11 @@ impl<'a> Service<'a> {
             Message::Control(Verb::Reload, reply) => {
                 let answer = match self.reload() {
                     Ok(said) => Answer::Done(said),
-                    Err(said) => Answer::Refused(said),
+                    Err(said) => {
+                        // Whoever reads what this process says shall know of it, too.
+                        self.terminal.error(&said);
+                        Answer::Refused(said)
+                    }
                 };
                 let _ = reply.send(answer);
                 None
