@@ -179,7 +179,7 @@ fn page(method: &str, path: &str, ask: &Sender<Message>) -> Answer {
     if !matches!(method, "GET" | "HEAD") {
         return Answer::text("405 Method Not Allowed", "only GET and HEAD\n");
     }
-    match path.split('?').next().unwrap_or_default() {
+    match path_of(path) {
         "/metrics" => {
             let (reply, scrape) = sync_channel(1);
             let sent = ask.send(Message::Scrape(reply)).is_ok();
@@ -194,6 +194,21 @@ fn page(method: &str, path: &str, ask: &Sender<Message>) -> Answer {
         }
         "/" => Answer::text("200 OK", "rxsteer: metrics are at /metrics\n"),
         _ => Answer::text("404 Not Found", "metrics are at /metrics\n"),
+    }
+}
+
+/// Returns the path of a request's target, which may be a whole URI as proxies send it (RFC 9112, section
+/// 3.2.2).
+fn path_of(target: &str) -> &str {
+    let is_scheme =
+        |word: &str| word.eq_ignore_ascii_case("http") || word.eq_ignore_ascii_case("https");
+    let rest = target.split_once("://").filter(|(scheme, _)| is_scheme(scheme));
+    // What follows the authority; an empty path is the same as `/`.
+    let target =
+        rest.map_or(target, |(_, rest)| rest.find(['/', '?']).map_or("/", |at| &rest[at..]));
+    match target.split('?').next() {
+        None | Some("") => "/",
+        Some(path) => path,
     }
 }
 
@@ -278,5 +293,23 @@ mod tests {
         drop(asked);
         let answer = said(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    }
+    #[test]
+    fn a_target_is_a_path_or_a_whole_uri() {
+        let (address, _asked) = served();
+        let first = |target: &str| {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n");
+            said(address, request.as_bytes()).lines().next().unwrap().to_owned()
+        };
+        for page in
+            ["/", "/?a=b", "http://host", "http://host/", "HTTP://host:9477/?a", "https://[::1]"]
+        {
+            assert_eq!(first(page), "HTTP/1.1 200 OK", "{page}");
+        }
+        for none in ["http://host/none", "/http://host/", "ftp://host/", "http:/", "//host/", "*"] {
+            assert_eq!(first(none), "HTTP/1.1 404 Not Found", "{none}");
+        }
+        assert_eq!(path_of("http://host/metrics?x=/none"), "/metrics");
+        assert_eq!(path_of("/metrics?of=http://host/"), "/metrics");
     }
 }
