@@ -200,6 +200,83 @@ fn many_who_say_nothing_do_not_hide_a_process() {
     assert_eq!(steering.end().code, 0);
 }
 
+#[test]
+fn the_place_of_the_metrics_follows_the_file() {
+    let test = "the_place_of_the_metrics_follows_the_file";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let file = scratch("place").join("rx0.toml");
+    std::fs::write(&file, "").unwrap();
+    let line = format!("attach rx0 --config {}", file.display());
+    let mut steering = Steering::new(&pair.sink, &line, |_| {});
+    let answers = |address: &'static str| {
+        let connect = move || TcpStream::connect(address).is_ok();
+        pair.sink.run(connect).unwrap() && scraped(&pair, address).0.starts_with("HTTP/1.1 200 ")
+    };
+    let reload = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        inside(&pair, "reload rx0")
+    };
+    let place = || status(&pair)["process"]["metrics"].clone();
+    let now = |place: &str| {
+        format!("settings read again and in force; metrics at http://{place}/metrics\n")
+    };
+    let (one, other) = ("127.0.0.1:9477", "127.0.0.1:9478");
+    let said = reload("metrics = '127.0.0.1:9477'\n");
+    assert_eq!((said.code, said.out), (0, now(one)), "{}", said.err);
+    assert!(answers(one));
+    // With other settings beside it, and before them in what is tried.
+    let said = reload("metrics = '127.0.0.1:9478'\nqsize = 512\n");
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(answers(other) && !answers(one));
+    assert_eq!(place(), other);
+
+    // What is taken by another refuses all of it.
+    let listen = || std::net::TcpListener::bind("127.0.0.1:9479").unwrap();
+    let taken = pair.sink.run(listen).unwrap();
+    let said = reload("qsize = 1024\nmetrics = '127.0.0.1:9479'\n");
+    let why = "rx0.toml:2:11: metrics: cannot listen on 127.0.0.1:9479: Address already in use";
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains(why), "{said:?}");
+    assert!(said.err.contains("the settings stay as they were"), "{said:?}");
+    assert_eq!(status(&pair)["process"]["settings"]["qsize"], "512");
+    assert!(answers(other));
+    drop(taken);
+    // And other settings that are refused keep the metrics where they are.
+    let said = reload("mode = 'skb'\nmetrics = '127.0.0.1:9479'\n");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("the mode cannot change while packets are steered"), "{said:?}");
+    assert!(answers(other) && !answers("127.0.0.1:9479"));
+
+    // The same port, of another address.
+    let said = reload("qsize = 512\nmetrics = '127.0.0.2:9478'\n");
+    assert_eq!((said.code, said.out), (0, now("127.0.0.2:9478")), "{}", said.err);
+    let said = reload("qsize = 512\nmetrics = '0.0.0.0:9478'\n");
+    assert_eq!((said.code, said.out), (0, now("0.0.0.0:9478")), "{}", said.err);
+    assert!(answers(other));
+    // Any port: the one that was taken is told, and stays.
+    let said = reload("qsize = 512\nmetrics = '127.0.0.1:0'\n");
+    assert_eq!(said.code, 0, "{said:?}");
+    let taken = place().as_str().unwrap().to_owned();
+    assert_eq!(said.out, now(&taken));
+    assert!(taken.starts_with("127.0.0.1:") && !taken.ends_with(":0"), "{taken}");
+    assert!(scraped(&pair, &taken).0.starts_with("HTTP/1.1 200 "));
+    let same = "settings read again: nothing has changed\n";
+    assert_eq!(reload("qsize = 512\nmetrics = '127.0.0.1:0'\n").out, same);
+    assert_eq!(place(), *taken);
+
+    let said = reload("qsize = 512\n");
+    let none = "settings read again and in force; no metrics any more\n";
+    assert_eq!((said.code, said.out.as_str()), (0, none), "{}", said.err);
+    assert_eq!(place(), serde_json::Value::Null);
+    let connect = || TcpStream::connect(taken.as_str()).is_err();
+    assert!(pair.sink.run(connect).unwrap());
+    steering.signal("TERM");
+    let said = steering.end();
+    assert!(said.err.contains(why), "{said:?}");
+    let reach = "metrics: whoever reaches 0.0.0.0:9478 can read the counters";
+    assert!(said.err.contains(reach), "{said:?}");
+}
+
 /// A service manager's socket, and what was told there.
 struct Manager {
     socket: UnixDatagram,

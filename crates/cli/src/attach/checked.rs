@@ -22,6 +22,8 @@ pub struct Asked {
     pub left_out: String,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
+    /// Where that was said: the flag, or file, line, column and key; empty if it was not.
+    pub metrics_place: String,
 }
 
 /// All that is wrong with what was typed or stands in the file, a line each.
@@ -118,15 +120,16 @@ impl Asked {
                 Some((word, _)) => keep(word, "there are on, off".to_owned()),
             }
         }
-        let mut metrics = None;
+        let (mut metrics, mut metrics_place) = (None, String::new());
         if let Some(word) = given.get("metrics") {
+            metrics_place = word.place.to_string();
             match address(&word.text) {
                 Ok(address) => metrics = Some(address),
                 Err(error) => keep(word, error),
             }
         }
         if wrong.is_empty() {
-            Ok(Self { settings, left_out: cpus.1, metrics })
+            Ok(Self { settings, left_out: cpus.1, metrics, metrics_place })
         } else {
             Err(Wrong(wrong))
         }

@@ -16,6 +16,7 @@ mod service;
 mod status;
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use rxsteer_kernel::{Attachment, Settings, Weight, host_cpus, look_at_interface};
@@ -27,7 +28,7 @@ pub use status::run as run_status;
 use self::args::AttachArgs;
 use self::checked::Asked;
 use self::file::read_bounded;
-use self::metrics::Server;
+use self::metrics::{Place, Server};
 use self::service::{Inbox, Service};
 use crate::Exit;
 use crate::terminal::Terminal;
@@ -38,7 +39,8 @@ use crate::terminal::Terminal;
 /// Wrong usage, and the step that failed.
 pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     let host = host_cpus().context("cannot ask for the CPUs of this host")?;
-    let Asked { settings, left_out, metrics } = Asked::new(args, &host, read_bounded)?;
+    let Asked { settings, left_out, metrics, metrics_place } =
+        Asked::new(args, &host, read_bounded)?;
     if !left_out.is_empty() {
         terminal.note(format_args!("--cpus: {left_out}"));
     }
@@ -52,26 +54,26 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     }
     // Before anything is attached: who asked for metrics wants to know that there are none. From one
     // that is replaced the address is free only later.
-    let early = if args.replace { None } else { metrics.map(Server::bind).transpose()? };
+    let early = metrics.filter(|_| !args.replace).map(Server::bind).transpose();
+    let early = early.with_context(|| metrics_place.clone())?;
     let inbox = Inbox::new(args.config.is_some())?;
     let (attachment, from) = if args.replace {
         replace::take_over(settings, terminal)?
     } else {
         (Attachment::new(settings)?, String::new())
     };
-    let metrics = match metrics.filter(|_| args.replace).map(Server::bind_in_time) {
+    let server = match metrics.filter(|_| args.replace).map(Server::bind_in_time) {
         None => early,
         Some(Ok(server)) => Some(server),
         Some(Err(error)) => {
-            terminal.error(format_args!("{error:#}; steering goes on without metrics"));
+            terminal.error(format_args!(
+                "{metrics_place}: {error:#}; steering goes on without metrics"
+            ));
             None
         }
     };
-    if let Some(server) = metrics.as_ref().filter(|server| !server.address().ip().is_loopback()) {
-        terminal.note(format_args!(
-            "metrics: whoever reaches {} can read the counters",
-            server.address()
-        ));
+    if let Some(server) = &server {
+        note_reach(server.address(), terminal);
     }
     let settings = attachment.settings();
     let mut out = terminal.results();
@@ -84,7 +86,7 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
         settings.cpus.list(),
         settings.table_entries
     )?;
-    if let Some(server) = &metrics {
+    if let Some(server) = &server {
         writeln!(out, "metrics at http://{}/metrics", server.address())?;
     }
     out.flush()?;
@@ -94,7 +96,15 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
         terminal
             .note("no cgroup hierarchy of version 2: flows of closed UDP sockets grow old instead");
     }
-    Service::new(attachment, args, terminal, inbox)?.run(metrics)
+    let place = Place::new(metrics, server, inbox.sender())?;
+    Service::new(attachment, args, terminal, inbox, place)?.run()
+}
+
+/// Says that others can read the metrics, where they can.
+fn note_reach(address: SocketAddr, terminal: &Terminal) {
+    if !address.ip().is_loopback() {
+        terminal.note(format_args!("metrics: whoever reaches {address} can read the counters"));
+    }
 }
 
 /// Returns settings by their keys, as they would be typed.

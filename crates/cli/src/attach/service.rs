@@ -15,9 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rxsteer_core::cpu::CpuStates;
-use rxsteer_kernel::{
-    AttachError, Attachment, Change, OnInterface, Settings, host_cpus, programs_on_interfaces,
-};
+use rxsteer_kernel::{Attachment, Change, OnInterface, host_cpus, programs_on_interfaces};
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 
@@ -25,9 +23,9 @@ use super::args::AttachArgs;
 use super::checked::Asked;
 use super::control::{About, Answer, Listener, Verb, answer_all, give, say};
 use super::file::read_bounded;
-use super::metrics::{Scrape, Server};
+use super::metrics::{Place, Scrape};
 use super::notify::Notifier;
-use super::keys_of;
+use super::{keys_of, note_reach};
 use crate::render::numbers::{count, percent};
 use crate::terminal::Terminal;
 use crate::{Exit, interrupt};
@@ -85,6 +83,11 @@ impl Inbox {
         Ok(Self { sender, receiver })
     }
 
+    /// Returns what puts messages into it.
+    pub(super) fn sender(&self) -> Sender<Message> {
+        self.sender.clone()
+    }
+
     /// Answers control questions that come to a listener.
     fn hear_control(&self, listener: UnixListener) -> std::io::Result<thread::JoinHandle<()>> {
         let to = self.sender.clone();
@@ -111,7 +114,7 @@ pub(super) struct Service<'a> {
     inbox: Inbox,
     notifier: Notifier,
     started: Instant,
-    metrics: Option<std::net::SocketAddr>,
+    metrics: Place,
     reloads: [u64; 2],
     reload_error: Option<String>,
     /// What was said last of CPUs.
@@ -139,6 +142,7 @@ impl<'a> Service<'a> {
         args: &'a AttachArgs,
         terminal: &'a Terminal,
         inbox: Inbox,
+        metrics: Place,
     ) -> anyhow::Result<Self> {
         let there = programs_on_interfaces().context("cannot ask for the program just attached")?;
         let name = &attachment.settings().interface;
@@ -152,7 +156,7 @@ impl<'a> Service<'a> {
             inbox,
             notifier: Notifier::new(),
             started: Instant::now(),
-            metrics: None,
+            metrics,
             reloads: [0; 2],
             reload_error: None,
             said: None,
@@ -163,8 +167,8 @@ impl<'a> Service<'a> {
     /// Serves until it is told to end.
     ///
     /// # Errors
-    /// If the metrics cannot be served where they were asked for, or the output is gone.
-    pub(super) fn run(mut self, metrics: Option<Server>) -> anyhow::Result<Exit> {
+    /// If the output is gone, or no thread can be made.
+    pub(super) fn run(mut self) -> anyhow::Result<Exit> {
         let control = match Listener::new(self.on.index) {
             Ok((held, listener)) => Some((held, self.inbox.hear_control(listener)?)),
             Err(error) => {
@@ -175,10 +179,6 @@ impl<'a> Service<'a> {
                 None
             }
         };
-        if let Some(server) = metrics {
-            self.metrics = Some(server.address());
-            server.serve(self.inbox.sender.clone())?;
-        }
         self.notifier.ready(&self.sentence());
         let end = self.serve();
         self.notifier.stopping();
@@ -327,19 +327,37 @@ impl<'a> Service<'a> {
         }
         let host: CpuStates = host_cpus().map_err(|error| kept(&error))?;
         let asked = Asked::new(self.args, &host, read_bounded).map_err(|error| kept(&error))?;
-        if asked.metrics.map(|address| address.port()) != self.metrics.map(|it| it.port()) {
-            return Err(kept(&"metrics: the address cannot change while this runs"));
-        }
-        if asked.settings == *self.attachment.settings() {
+        let former = self.metrics.move_to(asked.metrics);
+        let former =
+            former.map_err(|error| kept(&format_args!("{}: {error:#}", asked.metrics_place)))?;
+        let overtaken = if asked.settings == *self.attachment.settings() {
+            None
+        } else {
+            match self.attachment.change(asked.settings) {
+                Ok(change) => {
+                    self.look_again();
+                    Some(overtaken(&change))
+                }
+                Err(error) => {
+                    if let Some(former) = former {
+                        self.metrics.back_to(former);
+                    }
+                    return Err(kept(&error));
+                }
+            }
+        };
+        if overtaken.is_none() && former.is_none() {
             return Ok("settings read again: nothing has changed".to_owned());
         }
-        self.change(asked.settings).map_err(|error| kept(&error))
-    }
-
-    fn change(&mut self, settings: Settings) -> Result<String, AttachError> {
-        let change = self.attachment.change(settings)?;
-        self.look_again();
-        Ok(format!("settings read again and in force{}", overtaken(&change)))
+        let moved = match (former, self.metrics.address()) {
+            (None, _) => String::new(),
+            (Some(_), None) => "; no metrics any more".to_owned(),
+            (Some(_), Some(address)) => {
+                note_reach(address, self.terminal);
+                format!("; metrics at http://{address}/metrics")
+            }
+        };
+        Ok(format!("settings read again and in force{moved}{}", overtaken.unwrap_or_default()))
     }
 
     /// Follows CPUs that went offline or came back.
@@ -396,7 +414,7 @@ impl<'a> Service<'a> {
             interface: self.on.interface.clone(),
             uptime_s: self.started.elapsed().as_secs(),
             config: self.args.config.as_ref().map(absolute),
-            metrics: self.metrics.map(|address| address.to_string()),
+            metrics: self.metrics.address().map(|address| address.to_string()),
             reloads: self.reloads[0],
             reloads_failed: self.reloads[1],
             reload_error: self.reload_error.clone(),

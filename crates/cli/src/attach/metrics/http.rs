@@ -9,7 +9,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,9 +55,9 @@ impl Server {
     /// # Errors
     /// If the address is not of this host, or is taken.
     pub(in crate::attach) fn bind(address: SocketAddr) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("--metrics: cannot listen on {address}"))?;
-        let address = listener.local_addr().context("--metrics")?;
+        let listener =
+            TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let address = listener.local_addr().context("where it listens is not known")?;
         Ok(Self { listener, address })
     }
 
@@ -80,14 +80,21 @@ impl Server {
         self.address
     }
 
-    /// Answers from now on, with numbers from whoever takes these messages.
+    /// Answers from now on, with numbers from whoever takes these messages, until what is returned is
+    /// dropped.
     ///
     /// # Errors
     /// If no thread can be made.
-    pub(in crate::attach) fn serve(self, ask: Sender<Message>) -> anyhow::Result<()> {
+    pub(super) fn serve(self, ask: Sender<Message>) -> anyhow::Result<Serving> {
+        let Self { listener, address } = self;
+        let (listener, is_over) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
+        let (incoming, over) = (Arc::clone(&listener), Arc::clone(&is_over));
         let accept = move || {
             let clients = Arc::new(AtomicUsize::new(0));
-            for stream in self.listener.incoming() {
+            for stream in incoming.incoming() {
+                if over.load(Ordering::Acquire) {
+                    return;
+                }
                 let Ok(stream) = stream else {
                     // Out of descriptors or memory: others may give some back.
                     thread::sleep(Duration::from_millis(100));
@@ -109,8 +116,36 @@ impl Server {
                 }
             }
         };
-        thread::Builder::new().name("metrics".into()).spawn(accept).context("--metrics")?;
-        Ok(())
+        let thread = thread::Builder::new().name("metrics".into()).spawn(accept);
+        let thread = Some(thread.context("no thread can be made")?);
+        Ok(Serving { listener, address, is_over, thread })
+    }
+}
+
+/// A server that answers until this is dropped; then the address is free.
+#[derive(Debug)]
+pub(super) struct Serving {
+    listener: Arc<TcpListener>,
+    address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Serving {
+    /// Returns where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        // On Linux an accept(2) that waits comes back then, and so does every later one.
+        let is_told = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both).is_ok();
+        if is_told {
+            let _ = self.thread.take().map(thread::JoinHandle::join);
+        }
     }
 }
 
@@ -233,12 +268,10 @@ mod tests {
     use super::*;
 
     /// Returns a server whose numbers nobody gives.
-    fn served() -> (SocketAddr, std::sync::mpsc::Receiver<Message>) {
+    fn served() -> (Serving, std::sync::mpsc::Receiver<Message>) {
         let server = Server::bind(([127, 0, 0, 1], 0).into()).unwrap();
-        let address = server.address();
         let (ask, asked) = channel();
-        server.serve(ask).unwrap();
-        (address, asked)
+        (server.serve(ask).unwrap(), asked)
     }
 
     fn said(address: SocketAddr, request: &[u8]) -> String {
@@ -251,7 +284,8 @@ mod tests {
 
     #[test]
     fn requests_that_make_no_sense_are_answered_so() {
-        let (address, _asked) = served();
+        let (serving, _asked) = served();
+        let address = serving.address();
         let first = |request: &[u8]| said(address, request).lines().next().unwrap().to_owned();
         assert_eq!(first(b"GET /none HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
         assert_eq!(first(b"POST /metrics HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
@@ -264,7 +298,8 @@ mod tests {
 
     #[test]
     fn a_crowd_is_refused_and_the_place_of_who_leaves_is_free_again() {
-        let (address, _asked) = served();
+        let (serving, _asked) = served();
+        let address = serving.address();
         let idle: Vec<TcpStream> =
             (0..MOST_CLIENTS).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut refused = TcpStream::connect(address).unwrap();
@@ -289,17 +324,17 @@ mod tests {
 
     #[test]
     fn numbers_that_nobody_gives_are_said_to_be_missing() {
-        let (address, asked) = served();
+        let (serving, asked) = served();
         drop(asked);
-        let answer = said(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let answer = said(serving.address(), b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
     #[test]
     fn a_target_is_a_path_or_a_whole_uri() {
-        let (address, _asked) = served();
+        let (serving, _asked) = served();
         let first = |target: &str| {
             let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n");
-            said(address, request.as_bytes()).lines().next().unwrap().to_owned()
+            said(serving.address(), request.as_bytes()).lines().next().unwrap().to_owned()
         };
         for page in
             ["/", "/?a=b", "http://host", "http://host/", "HTTP://host:9477/?a", "https://[::1]"]
@@ -311,5 +346,18 @@ mod tests {
         }
         assert_eq!(path_of("http://host/metrics?x=/none"), "/metrics");
         assert_eq!(path_of("/metrics?of=http://host/"), "/metrics");
+    }
+
+    #[test]
+    fn when_it_ends_nobody_is_let_in_and_the_address_is_free() {
+        let (serving, _asked) = served();
+        let address = serving.address();
+        let idle = TcpStream::connect(address).unwrap();
+        assert!(Server::bind(address).is_err());
+        drop(serving);
+        let refused = TcpStream::connect(address).map_err(|error| error.kind());
+        assert_eq!(refused.unwrap_err(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(Server::bind(address).unwrap().address(), address);
+        drop(idle);
     }
 }

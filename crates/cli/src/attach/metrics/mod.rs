@@ -9,6 +9,7 @@
 //! Source: the text-based exposition format 0.0.4 of Prometheus and its page on naming.
 
 mod http;
+mod place;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use rxsteer_core::{CpuId, CpuSet};
 use rxsteer_kernel::{Counters, CpuCounters};
 
 pub(super) use http::Server;
+pub(super) use place::Place;
 
 /// What is served, at one moment.
 #[derive(Clone, Debug)]
