@@ -488,6 +488,43 @@ fn three_capabilities_are_enough_and_two_are_not() {
     assert!(proc_status.contains("\nCapEff:\t000000c000001000\n"), "{proc_status}");
     let one = status(&pair);
     assert_eq!((&one["mode"], &one["process"]["pid"]), (&"native".into(), &pid.into()));
+
+    // The kernel lists programs to nobody else (bpf(2)); that is not "nothing is attached".
+    let looked = |line: &'static str| {
+        let look = || {
+            let mut command = with(&["net_admin", "bpf", "perfmon"]);
+            command.args(line.split_whitespace()).output().unwrap()
+        };
+        let output = pair.sink.run(look).unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let id = one["program_id"].as_u64().unwrap();
+    let why = "cannot see what is attached to rx0 and what it counted: the kernel tells that with \
+               CAP_SYS_ADMIN only, which this process lacks";
+    let (code, out, err) = looked("status");
+    assert_eq!(code, Some(1), "{out}");
+    let first =
+        format!("rx0  native mode, program {id}; its counters cannot be seen\n  process  {pid}, ");
+    assert!(out.starts_with(&first) && err.contains(why), "{out}{err}");
+    let (code, out, err) = looked("status rx0 --json");
+    assert_eq!(code, Some(1), "{out}");
+    assert!(err.contains(why), "{err}");
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let hidden = &json["hidden"][0];
+    assert_eq!(
+        (&json["attached"], &hidden["program_id"], &hidden["process"]["pid"]),
+        (&serde_json::json!([]), &id.into(), &pid.into())
+    );
+    // Where there is no program nothing is hidden.
+    let (code, out, _) = looked("status lo");
+    let nothing = "nothing is attached to lo in this network namespace\n";
+    assert_eq!((code, out.as_str()), (Some(0), nothing));
+    steering.signal("STOP");
+    let (code, out, err) = looked("status");
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("whose it is cannot be seen") && err.contains(why), "{out}{err}");
+    steering.signal("CONT");
     steering.signal("TERM");
     assert_eq!(steering.end().code, 0);
     for (have, lacks) in [

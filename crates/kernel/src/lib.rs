@@ -21,8 +21,8 @@ mod verifier;
 pub use attach::{
     AttachError, AttachedMode, Attachment, Change, Counters, CpuCounters, Finding, Handover,
     Holder, KernelSteering, LivePolicy, Mode, NoSuchChoice, OnInterface, Settings, Status,
-    StatusError, Weight, check_attachment, holders, look_at_interface, programs_on_interfaces,
-    status,
+    StatusError, Weight, check_attachment, holders, lists_programs, look_at_interface,
+    programs_on_interfaces, status,
 };
 pub use btf::BtfError;
 pub use capabilities::{Capability, missing_capabilities};

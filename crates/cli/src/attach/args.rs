@@ -18,8 +18,9 @@ does not listen gets SIGTERM. After a kill nothing is left to detach, and that i
 Exit codes: 0 nothing is attached now; 1 an error.";
 
 pub(crate) const STATUS_HELP: &str = "\
-Shows the interfaces of this network namespace that some rxsteer steers now. Needs root.
-Exit codes: 0 all went well, also if nothing is attached; 1 an error.";
+Shows the interfaces of this network namespace that some rxsteer steers now. Needs root, or CAP_SYS_ADMIN;
+without it only what the processes say of themselves is shown.
+Exit codes: 0 all went well, also if nothing is attached; 1 an error, also if not all can be seen.";
 
 pub(crate) const RELOAD_HELP: &str = "\
 Does what SIGHUP does, and says what came of it. Settings that are wrong change nothing.

@@ -56,7 +56,7 @@ impl OnInterface {
 /// Returns the XDP programs on all interfaces of the namespace of the calling thread.
 ///
 /// # Errors
-/// What the kernel answered. Names need `CAP_SYS_ADMIN` or `CAP_BPF`; without it they are empty.
+/// What the kernel answered. Names need [`lists_programs`]; without they are empty.
 pub fn programs_on_interfaces() -> io::Result<Vec<OnInterface>> {
     let mut found = Vec::new();
     for link in links()? {
@@ -79,6 +79,14 @@ pub fn programs_on_interfaces() -> io::Result<Vec<OnInterface>> {
         }));
     }
     Ok(found)
+}
+
+/// Returns whether the kernel lists programs to this process: it does so with `CAP_SYS_ADMIN`, which must
+/// be one of the host and not of a user namespace.
+pub fn lists_programs() -> bool {
+    let mut all = aya::programs::loaded_programs().peekable();
+    // One of a list may be gone when it is looked at; all of them are only if they may not be.
+    all.peek().is_none() || all.any(|program| program.is_ok())
 }
 
 /// What a check wants to know of an interface.

@@ -43,7 +43,7 @@ pub use counters::{Counters, CpuCounters};
 pub use error::AttachError;
 pub use handover::Handover;
 pub use holders::{Holder, holders};
-pub use interface::{AttachedMode, OnInterface, programs_on_interfaces};
+pub use interface::{AttachedMode, OnInterface, lists_programs, programs_on_interfaces};
 pub use own::KernelSteering;
 pub use settings::{LivePolicy, Mode, NoSuchChoice, Settings};
 pub use status::{Status, StatusError, status};

@@ -5,7 +5,7 @@ use rxsteer_core::table::Recorded;
 use rxsteer_kernel::{KernelSteering, Status};
 use serde_json::{Map, Value, json};
 
-use super::{Rates, Seen, came_in, spread};
+use super::{Hidden, Rates, Seen, came_in, spread};
 use crate::attach::check::to_json;
 use crate::attach::control::About;
 
@@ -13,9 +13,25 @@ use crate::attach::control::About;
 const SCHEMA_VERSION: u32 = 1;
 
 /// Returns one object for all interfaces.
-pub(super) fn all(seen: &[Seen], rates: &[Option<Rates>]) -> Value {
+pub(super) fn all(seen: &[Seen], rates: &[Option<Rates>], hidden: &[Hidden]) -> Value {
     let each = seen.iter().zip(rates).map(|(seen, rates)| one(seen, rates.as_ref()));
-    json!({ "schema_version": SCHEMA_VERSION, "attached": each.collect::<Vec<_>>() })
+    let mut object =
+        json!({ "schema_version": SCHEMA_VERSION, "attached": each.collect::<Vec<_>>() });
+    if !hidden.is_empty() {
+        object["hidden"] = hidden.iter().map(of_hidden).collect();
+    }
+    object
+}
+
+fn of_hidden(hidden: &Hidden) -> Value {
+    let Hidden { on, about } = hidden;
+    json!({
+        "interface": on.interface,
+        "index": on.index,
+        "mode": on.mode.to_string(),
+        "program_id": on.id,
+        "process": about.as_ref().map(process),
+    })
 }
 
 fn one(seen: &Seen, rates: Option<&Rates>) -> Value {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use rxsteer_core::steer::Reason;
 use rxsteer_kernel::{
-    Counters, CpuCounters, Finding, Holder, KernelSteering, LivePolicy, Status, holders,
-    missing_capabilities, status,
+    Counters, CpuCounters, Finding, Holder, KernelSteering, LivePolicy, OnInterface, Status,
+    holders, lists_programs, missing_capabilities, programs_on_interfaces, status,
 };
 
 use super::args::StatusArgs;
@@ -40,13 +40,31 @@ struct Seen {
     at: Instant,
 }
 
+/// An interface with an XDP program of which the kernel tells this process no more than its number.
+struct Hidden {
+    on: OnInterface,
+    /// What a process of ours says of itself; `None` if none answers.
+    about: Option<About>,
+}
+
+/// All that a look shows.
+struct Look {
+    seen: Vec<Seen>,
+    hidden: Vec<Hidden>,
+}
+
+/// Returns what the process of an interface says of itself, if there is one that answers.
+fn about(on: &OnInterface) -> Option<About> {
+    match ask(on.index, Verb::About, PATIENCE) {
+        Ok(Answer::About(about)) => Some(*about),
+        _ => None,
+    }
+}
+
 impl Seen {
     fn of(status: Status) -> Self {
         let at = Instant::now();
-        let about = match ask(status.on.index, Verb::About, PATIENCE) {
-            Ok(Answer::About(about)) => Some(*about),
-            _ => None,
-        };
+        let about = about(&status.on);
         let holders = if about.is_none() { holders(status.on.id) } else { Vec::new() };
         let kernel = KernelSteering::of(&status.on.interface);
         // Without CPUs in its mask it only counts; what spreads and what follows fight alike.
@@ -125,7 +143,7 @@ pub fn run(args: &StatusArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     let Some(interval) = args.watch else {
         let all = look(args)?;
         show(args, &all, &[], false, terminal)?;
-        return Ok(Exit::Fine);
+        return Ok(exit(&all, terminal));
     };
     if !INTERVALS.contains(&interval) {
         let said = format!("--watch: {interval} is not from 0.1 to 86400 seconds");
@@ -137,19 +155,44 @@ pub fn run(args: &StatusArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     while left != Some(0) {
         thread::sleep(Duration::from_secs_f64(interval));
         let now = look(args)?;
-        show(args, &now, &before, redraw, terminal)?;
+        show(args, &now, &before.seen, redraw, terminal)?;
         before = now;
         left = left.map(|left| left - 1);
     }
-    Ok(Exit::Fine)
+    Ok(exit(&before, terminal))
 }
 
-fn look(args: &StatusArgs) -> anyhow::Result<Vec<Seen>> {
+/// Says what could not be seen, if there was something.
+fn exit(look: &Look, terminal: &Terminal) -> Exit {
+    if look.hidden.is_empty() {
+        return Exit::Fine;
+    }
+    let names: Vec<&str> = look.hidden.iter().map(|hidden| hidden.on.interface.as_str()).collect();
+    terminal.error(format_args!(
+        "cannot see what is attached to {} and what it counted: the kernel tells that with CAP_SYS_ADMIN \
+         only, which this process lacks",
+        names.join(", ")
+    ));
+    Exit::Error
+}
+
+fn look(args: &StatusArgs) -> anyhow::Result<Look> {
+    let wanted =
+        |on: &OnInterface| args.interface.as_ref().is_none_or(|name| on.interface == *name);
+    if !lists_programs() {
+        // That there are programs, and their numbers, is told to all.
+        let there = programs_on_interfaces().context("cannot ask for the XDP programs")?;
+        let hidden = there.into_iter().filter(wanted).map(|on| {
+            let about = about(&on);
+            Hidden { on, about }
+        });
+        return Ok(Look { seen: Vec::new(), hidden: hidden.collect() });
+    }
     let all = status().map_err(|error| {
         let missing: Vec<String> = missing_capabilities().iter().map(ToString::to_string).collect();
         let error = anyhow::Error::from(error);
         if missing.is_empty() {
-            error.context("cannot see what is attached (it needs CAP_SYS_ADMIN)")
+            error.context("cannot see what is attached")
         } else {
             error.context(format!(
                 "cannot see what is attached: this process lacks {}",
@@ -157,20 +200,18 @@ fn look(args: &StatusArgs) -> anyhow::Result<Vec<Seen>> {
             ))
         }
     })?;
-    let wanted = |status: &Status| match &args.interface {
-        Some(name) => status.on.interface == *name,
-        None => true,
-    };
-    Ok(all.into_iter().filter(wanted).map(Seen::of).collect())
+    let seen = all.into_iter().filter(|status| wanted(&status.on)).map(Seen::of).collect();
+    Ok(Look { seen, hidden: Vec::new() })
 }
 
 fn show(
     args: &StatusArgs,
-    now: &[Seen],
+    look: &Look,
     before: &[Seen],
     redraw: bool,
     terminal: &Terminal,
 ) -> anyhow::Result<()> {
+    let Look { seen: now, hidden } = look;
     let rates: Vec<Option<Rates>> = now
         .iter()
         .map(|seen| {
@@ -181,7 +222,7 @@ fn show(
         .collect();
     if args.json {
         let mut out = terminal.data();
-        serde_json::to_writer(&mut out, &json::all(now, &rates))?;
+        serde_json::to_writer(&mut out, &json::all(now, &rates, hidden))?;
         writeln!(out)?;
         return out.flush().context("cannot write");
     }
@@ -190,12 +231,15 @@ fn show(
         // To the top left, and clear from there (ECMA-48).
         write!(out, "\x1b[H\x1b[2J")?;
     }
-    if now.is_empty() {
+    if now.is_empty() && hidden.is_empty() {
         let to = args.interface.as_ref().map(|name| format!(" to {name}")).unwrap_or_default();
         writeln!(out, "nothing is attached{to} in this network namespace")?;
     }
     for (seen, rates) in now.iter().zip(&rates) {
         text::one(seen, rates.as_ref(), &mut out)?;
+    }
+    for hidden in hidden {
+        text::hidden(hidden, &mut out)?;
     }
     if args.watch.is_some() && !redraw {
         writeln!(out)?;

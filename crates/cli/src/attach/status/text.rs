@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use rxsteer_core::steer::Reason;
 use rxsteer_kernel::{KernelSteering, Status, Weight};
 
-use super::{Rates, Seen, came_in, spread};
+use super::{Hidden, Rates, Seen, came_in, spread};
 use crate::attach::check::word;
+use crate::attach::control::About;
 use crate::render::numbers::{count, percent};
 
 /// Writes what is told of one interface.
@@ -15,7 +16,15 @@ pub(super) fn one(seen: &Seen, rates: Option<&Rates>, out: &mut impl Write) -> i
     let cpus: Vec<String> = seen.status.cpus.iter().map(ToString::to_string).collect();
     let (interface, mode, id) = (&on.interface, on.mode, on.id);
     writeln!(out, "{interface}  {mode} mode, program {id}, CPUs {}", cpus.join(","))?;
-    process(seen, out)?;
+    match &seen.about {
+        Some(about) => process(about, out)?,
+        None => {
+            let held: Vec<String> = seen.holders.iter().map(ToString::to_string).collect();
+            let held =
+                if held.is_empty() { "nobody that can be seen".into() } else { held.join(", ") };
+            writeln!(out, "  process  does not answer; held by {held}")?;
+        }
+    }
     kernel(&seen.kernel, out)?;
     let [tcp, udp] = seen.status.flows;
     writeln!(
@@ -48,12 +57,23 @@ pub(super) fn one(seen: &Seen, rates: Option<&Rates>, out: &mut impl Write) -> i
     Ok(())
 }
 
-fn process(seen: &Seen, out: &mut impl Write) -> io::Result<()> {
-    let Some(about) = &seen.about else {
-        let held: Vec<String> = seen.holders.iter().map(ToString::to_string).collect();
-        let held = if held.is_empty() { "nobody that can be seen".into() } else { held.join(", ") };
-        return writeln!(out, "  process  does not answer; held by {held}");
-    };
+/// Writes what is told of an interface whose program cannot be seen.
+pub(super) fn hidden(hidden: &Hidden, out: &mut impl Write) -> io::Result<()> {
+    let Hidden { on, about } = hidden;
+    let (interface, mode, id) = (&on.interface, on.mode, on.id);
+    match about {
+        Some(about) => {
+            writeln!(out, "{interface}  {mode} mode, program {id}; its counters cannot be seen")?;
+            process(about, out)
+        }
+        None => {
+            writeln!(out, "{interface}  {mode} mode, program {id}; whose it is cannot be seen")?;
+            writeln!(out, "  process  none of rxsteer that answers")
+        }
+    }
+}
+
+fn process(about: &About, out: &mut impl Write) -> io::Result<()> {
     let value = |key: &str| {
         about.settings.iter().find(|(this, _)| this == key).map_or("?", |(_, value)| value.as_str())
     };
