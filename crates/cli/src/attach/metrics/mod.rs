@@ -120,6 +120,11 @@ impl Scrape {
                 of_class(&[Reason::Miss]),
             ),
             self.counter(
+                "rfs_move_total",
+                "Times that a flow in a table was given another CPU, after its reader moved.",
+                vec![(Vec::new(), counters.records[Recorded::Moved.index()] as f64)],
+            ),
+            self.counter(
                 "rfs_move_blocked_total",
                 "Packets that went to the former CPU of their flow, for order, after its reader moved.",
                 of_class(&[Reason::Held]),
@@ -332,7 +337,7 @@ mod tests {
         assert_eq!(processed("2"), None);
     }
 
-    fn sorted(sample: &prometheus_parse::Sample) -> std::collections::BTreeMap<String, String> {
+    fn sorted(sample: &prometheus_parse::Sample) -> BTreeMap<String, String> {
         sample.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
