@@ -76,28 +76,31 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
         note_reach(server.address(), terminal);
     }
     let settings = attachment.settings();
-    let mut out = terminal.results();
-    writeln!(
-        out,
+    let attached = format!(
         "attached to {} in {} mode: {}, CPUs {}, {} flows a table{from}",
         settings.interface,
         attachment.mode(),
         settings.policy.name(),
         settings.cpus.list(),
         settings.table_entries
-    )?;
-    if let Some(server) = &server {
-        writeln!(out, "metrics at http://{}/metrics", server.address())?;
+    );
+    let is_heard = attachment.hears_close() || settings.policy.name() != "flow-aware";
+    let place = Place::new(metrics, server, inbox.sender())?;
+    let address = place.address();
+    // Before it is said: an interface that goes away from now on is one that was attached.
+    let service = Service::new(attachment, args, terminal, inbox, place)?;
+    let mut out = terminal.results();
+    writeln!(out, "{attached}")?;
+    if let Some(address) = address {
+        writeln!(out, "metrics at http://{address}/metrics")?;
     }
     out.flush()?;
     drop(out);
-    let is_heard = attachment.hears_close() || settings.policy.name() != "flow-aware";
     if !is_heard {
         terminal
             .note("no cgroup hierarchy of version 2: flows of closed UDP sockets grow old instead");
     }
-    let place = Place::new(metrics, server, inbox.sender())?;
-    Service::new(attachment, args, terminal, inbox, place)?.run()
+    service.run()
 }
 
 /// Says that others can read the metrics, where they can.
