@@ -72,7 +72,7 @@ pub struct Line {
     pub layers: Vec<String>,
     /// Fields of the flow, as they stand in the packet; `None` if there is no flow.
     pub key: Option<Key>,
-    /// Class of traffic: `tcp`, `tcp-syn`, `udp`, `tunnel`, `other`.
+    /// Class of traffic: `tcp`, `tcp_syn`, `udp`, `tunnel`, `other`.
     pub class: &'static str,
     /// Flow hash as eight hex digits, in kernel mode the same for both directions; `None` if there
     /// is none.

@@ -55,7 +55,7 @@ impl Class {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
-            Self::TcpSyn => "tcp-syn",
+            Self::TcpSyn => "tcp_syn",
             Self::Udp => "udp",
             Self::Tunnel => "tunnel",
             Self::Other => "other",

@@ -93,7 +93,7 @@ impl Reason {
         match self {
             Self::Hit => "hit",
             Self::Miss => "miss",
-            Self::NoFlow => "no-flow",
+            Self::NoFlow => "no_flow",
             Self::Held => "held",
             Self::Beside => "beside",
             Self::Spilled => "spilled",

@@ -147,3 +147,32 @@ impl Drops {
         self.named().iter().map(|(_, n)| n).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The keys of a report are the names that the core gives to reasons and classes.
+    #[test]
+    fn keys_are_spelt_as_everywhere() {
+        let mut reasons = ByReason::default();
+        for (place, reason) in Reason::ALL.into_iter().enumerate() {
+            for (offset, class) in Class::ALL.into_iter().enumerate() {
+                *reasons.of(reason).of(class) = (10 * place + offset) as u64;
+            }
+        }
+        let json = serde_json::to_value(reasons).unwrap();
+        for (place, reason) in Reason::ALL.into_iter().enumerate() {
+            let (name, by_class) = reasons.named()[place];
+            assert_eq!(name, reason.name());
+            for (offset, class) in Class::ALL.into_iter().enumerate() {
+                let count = (10 * place + offset) as u64;
+                assert_eq!(by_class.named()[offset], (class.name(), count));
+                assert_eq!(json[name][class.name()], Value::from(count), "{name} {}", class.name());
+            }
+        }
+        assert_eq!(json.as_object().map(serde_json::Map::len), Some(Reason::COUNT));
+    }
+}
