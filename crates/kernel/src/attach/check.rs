@@ -14,7 +14,7 @@ use rxsteer_core::cpu::CpuStates;
 use rxsteer_ebpf::program;
 use rxsteer_netlink::{Netlink, Protocol, XdpFeatures, xdp_features};
 
-use super::interface::{Link, all_links};
+use super::interface::{Link, all_links, index_of};
 use super::own::{KernelSteering, is_at_least};
 use super::peer::peer_of;
 use super::{LivePolicy, MapFds, Mode, Programs, Settings, cgroup_root, check, free_interface};
@@ -77,7 +77,9 @@ pub fn look_at_interface(settings: &Settings) -> Vec<Finding> {
     interface(settings, &own, &mut |weight, about, text| {
         findings.push(Finding { weight, about, text });
     });
-    findings.extend(own.fights(settings.policy));
+    if index_of(&settings.interface).is_some() {
+        findings.extend(own.fights(settings.policy));
+    }
     findings
 }
 
@@ -121,7 +123,10 @@ pub fn check_attachment(settings: &Settings) -> Vec<Finding> {
                 .into(),
         ),
     }
-    findings.extend(own.fights(settings.policy));
+    // Of an interface that is not there nothing can be said, and that it is not was said.
+    if index_of(&settings.interface).is_some() {
+        findings.extend(own.fights(settings.policy));
+    }
     let mut say = |weight, about, text: String| findings.push(Finding { weight, about, text });
     if missing.is_empty() {
         let loaded = check(settings)

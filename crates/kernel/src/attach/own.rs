@@ -116,8 +116,8 @@ impl KernelSteering {
             say(
                 Weight::Note,
                 "RPS, RFS",
-                "/sys shows another network namespace than this one, as in some containers: whether the \
-                 kernel's own steering is on cannot be seen"
+                "/sys does not show this interface (it is not mounted, or shows another network namespace, \
+                 as in some containers): whether the kernel's own steering is on cannot be seen"
                     .into(),
             );
         }
