@@ -218,8 +218,9 @@ fn steer(
         (VerdictCode::UseFlowAware, Some(linux)) => {
             verdict.settings = settings::steering(host, report, linux);
             verdict.unless.push(format!(
-                "flow-aware is no setting of the kernel: `rxsteer attach DEV` brings its part for connected \
-                 sockets. Without it use {} with the settings below; it carries {:.2} times as much as with no steering.",
+                "flow-aware is no setting of the kernel: `rxsteer attach DEV` brings it, but leads packets of \
+                 unconnected UDP sockets by their port, not by flows. Without it use {} with the settings \
+                 below; it carries {:.2} times as much as with no steering.",
                 linux.policy,
                 none.map_or(1.0, |none| carries(linux) / carries(none).max(1e-6)),
             ));
@@ -446,7 +447,9 @@ fn others(report: &Report, chosen: &PolicyReport) -> Vec<PolicyRemark> {
         if !SETTABLE.contains(&p.policy.as_str()) {
             text.push_str("; no kernel of today offers it");
         } else if p.policy == "flow-aware" {
-            text.push_str("; its part for connected sockets: rxsteer attach DEV");
+            text.push_str(
+                "; as `rxsteer attach DEV`, where unconnected UDP sockets are served by port",
+            );
         }
         PolicyRemark { policy: p.policy.clone(), text }
     })
