@@ -1,15 +1,16 @@
 //! Credits of UDP sockets that had no room: what goes beyond is dropped in XDP, before any work.
 //!
-//! A socket that drops a packet for want of room gets a slot. From then on a packet is let in for
-//! each that it reads: what is out, let in and not yet read, stays below three quarters of its
-//! buffer ([`credit::most_out`]). Packets that are lost elsewhere would take their credit with them; it
-//! heals in three ways: now and then the credit is compared with what is in the queue; a socket of
-//! which nothing is heard for [`credit::PATIENCE`] gets a few packets on trial; and a slot means
-//! nothing when its socket was silent for [`credit::FORGOTTEN`].
+//! A socket that drops a packet for want of room gets a slot, and is watched. It is shed for once it
+//! kept dropping for [`credit::SPAN`] and dropped more than was read: then as much is let in as becomes
+//! free in its queue, and an eighth more. So its queue stays as full as it was, and some packets are
+//! still dropped there: each says that there is no room, and takes back what credit is left. When no
+//! more are dropped there, the socket is not overloaded, or credit was lost elsewhere: it gets some
+//! packets on trial after [`credit::PATIENCE`], and everything as soon as the reader has emptied half
+//! of its queue, at the latest after [`credit::FORGOTTEN`].
 //!
-//! Always true: a socket without a slot is let in everything; a packet is refused only by the slot
-//! of its own flow or port, compared by its whole name; a socket that finds no slot free is not
-//! shed for.
+//! Always true: a packet is refused only by the slot of its own flow or port, compared by its whole
+//! name, and only while the socket itself dropped one within [`credit::FORGOTTEN`]; a socket that
+//! finds no slot free is not shed for.
 //! Elsewhere: the layout of a slot ([`credit`]); who has room ([`crate::sockets`]).
 //! Source: Druschel and Banga, "Lazy receiver processing", OSDI 1996.
 
@@ -74,9 +75,16 @@ impl Slot {
         self.word(credit::NAME) as u32 == name.0
     }
 
+    /// Returns the most credit, in bytes; 0 if the socket is only watched.
     #[inline(always)]
-    fn most_out(self) -> i64 {
+    fn most(self) -> i64 {
         (self.word(credit::NAME) >> 32) as i64
+    }
+
+    /// Returns what a packet takes, in bytes.
+    #[inline(always)]
+    fn true_size(self) -> i64 {
+        (self.word(credit::QUEUED) >> 32) as i64
     }
 
     #[inline(always)]
@@ -97,34 +105,26 @@ impl Slot {
         unsafe { self.0.add(word).write_volatile(value) }
     }
 
-    /// Stores a time, if it is another.
     #[inline(always)]
-    fn stamp(self, word: usize, now: u64) {
-        if self.word(word) != now {
-            self.set(word, now);
-        }
-    }
-
-    #[inline(always)]
-    fn add(self, count: i64) {
+    fn add(self, word: usize, count: i64) {
         // SAFETY: as above; the word is made to be written while shared.
         unsafe {
-            atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(
-                self.0.add(credit::LEFT),
-                count as u64,
-            )
+            atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(self.0.add(word), count as u64)
         };
+    }
+
+    /// Counts reads and drops from now on.
+    #[inline(always)]
+    fn begin_span(self, now: u64) {
+        self.set(credit::SINCE, now);
+        self.set(credit::DROPS, 0);
+        self.set(credit::READS, 0);
     }
 }
 
 #[inline(always)]
 fn home(name: FlowHash) -> u32 {
     name.mix(credit::SLOTS.ilog2())
-}
-
-#[inline(always)]
-const fn units(ns: u64) -> u64 {
-    ns >> 20
 }
 
 /// Says whether a packet for this name finds no room; takes one off its credit otherwise.
@@ -134,25 +134,27 @@ const fn units(ns: u64) -> u64 {
 #[inline(always)]
 pub(crate) fn refuses(name: FlowHash, ns: u64, is_local: impl FnOnce() -> bool) -> bool {
     let Some(slot) = Slot::of(name) else { return false };
-    let now = units(ns);
+    if slot.most() == 0 {
+        return false;
+    }
+    let now = credit::units(ns);
     let past = |word| now.saturating_sub(slot.word(word));
-    let silent = past(credit::HEARD);
-    if silent > credit::FORGOTTEN {
+    let without_drop = past(credit::FULL_AT);
+    if without_drop > credit::FORGOTTEN {
         return false;
     }
     if slot.left() > 0 {
-        slot.add(-1);
+        slot.add(credit::LEFT, -slot.true_size());
         return false;
     }
     if !is_local() {
         return false;
     }
-    if silent > credit::PATIENCE && past(credit::MENDED) > credit::PATIENCE {
-        slot.set(credit::MENDED, now);
-        slot.set(credit::LEFT, credit::TRIAL as u64);
+    if without_drop > credit::PATIENCE && past(credit::TRIED) > credit::PATIENCE {
+        slot.set(credit::TRIED, now);
+        slot.set(credit::LEFT, (credit::TRIAL * slot.true_size()) as u64);
         return false;
     }
-    slot.stamp(credit::SHED_AT, now);
     true
 }
 
@@ -175,32 +177,43 @@ pub(crate) fn full(name: FlowHash, room: Room, true_size: u32, ns: u64) {
     if name.is_none() {
         return;
     }
-    let now = units(ns);
-    let most = credit::most_out(room.buffer_bytes, true_size);
+    let now = credit::units(ns);
     let first = home(name);
+    let is_over = |slot: &Slot| now.saturating_sub(slot.word(credit::FULL_AT)) > credit::FORGOTTEN;
     let slot = match Slot::of(name) {
         Some(slot) => slot,
         None => {
-            let is_free = |slot: &Slot| {
-                slot.word(credit::NAME) == 0
-                    || now.saturating_sub(slot.word(credit::HEARD)) > credit::FORGOTTEN
-            };
+            let is_free = |slot: &Slot| slot.word(credit::NAME) == 0 || is_over(slot);
             let free = Slot::at(first).filter(is_free);
             let Some(slot) = free.or_else(|| Slot::at(first ^ 1).filter(is_free)) else { return };
-            slot.set(credit::LEFT, 0);
-            slot.set(credit::MENDED, now);
-            slot.set(credit::SHED_AT, now);
+            slot.begin_span(now);
+            slot.set(credit::NAME, u64::from(name.0));
             slot
         }
     };
-    // The queue is full, by the quarter beyond what may be out.
-    let none = -i64::from(most / 3);
-    if slot.left() > none {
-        slot.set(credit::LEFT, none as u64);
+    if is_over(&slot) {
+        slot.begin_span(now);
+        slot.set(credit::NAME, u64::from(name.0));
     }
-    slot.stamp(credit::HEARD, now);
-    slot.set(credit::TRUE_SIZE, u64::from(true_size));
-    slot.set(credit::NAME, u64::from(most) << 32 | u64::from(name.0));
+    slot.add(credit::DROPS, 1);
+    if slot.word(credit::FULL_AT) != now {
+        slot.set(credit::FULL_AT, now);
+    }
+    slot.set(credit::QUEUED, u64::from(true_size) << 32 | u64::from(room.queued_bytes));
+    // What became free before has been filled: there is no room.
+    if slot.left() > 0 {
+        slot.set(credit::LEFT, 0);
+    }
+    let span = now.saturating_sub(slot.word(credit::SINCE));
+    if span >= credit::SPAN {
+        if slot.most() == 0
+            && credit::is_overloaded(span, slot.word(credit::DROPS), slot.word(credit::READS))
+        {
+            let most = credit::most(room.buffer_bytes, true_size);
+            slot.set(credit::NAME, u64::from(most) << 32 | u64::from(name.0));
+        }
+        slot.begin_span(now);
+    }
     ports::note(live::PRESSED);
 }
 
@@ -208,23 +221,22 @@ pub(crate) fn full(name: FlowHash, room: Room, true_size: u32, ns: u64) {
 #[inline(always)]
 pub(crate) fn read(name: FlowHash, room: Room, ns: u64) {
     let Some(slot) = Slot::of(name) else { return };
-    let now = units(ns);
-    let (most, left) = (slot.most_out(), slot.left());
-    slot.stamp(credit::HEARD, now);
-    if left < most {
-        slot.add(1);
+    slot.add(credit::READS, 1);
+    let most = slot.most();
+    if most == 0 {
+        return;
     }
-    if now.saturating_sub(slot.word(credit::MENDED)) > credit::MEND {
-        slot.set(credit::MENDED, now);
-        let true_size = (slot.word(credit::TRUE_SIZE) as u32).max(1);
-        let really = most - i64::from(room.queued_bytes / true_size);
-        if left <= 0 && really > 0 {
-            slot.set(credit::LEFT, really as u64);
-        }
-        let at_ease = now.saturating_sub(slot.word(credit::SHED_AT)) > credit::AT_EASE;
-        if at_ease && left >= most / 2 {
-            slot.set(credit::NAME, 0);
-        }
+    let queued = slot.word(credit::QUEUED);
+    let freed = credit::freed(queued as u32, room.queued_bytes);
+    if queued as u32 != room.queued_bytes {
+        slot.set(credit::QUEUED, queued >> 32 << 32 | u64::from(room.queued_bytes));
+    }
+    if freed > 0 && slot.left() < most {
+        slot.add(credit::LEFT, freed);
+    }
+    let without_drop = credit::units(ns).saturating_sub(slot.word(credit::FULL_AT));
+    if without_drop > credit::DRAINED && room.queued_bytes <= room.buffer_bytes / 2 {
+        slot.set(credit::NAME, 0);
     }
 }
 

@@ -41,7 +41,7 @@ const FORMAT: u32 = 1;
 
 /// To be raised whenever the programs that count what happens in the queues, or the maps that go on
 /// from one generation to the next, get another meaning: those of the old process stay in use.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 
 /// Most bytes of a text that is believed.
 const MOST_BYTES: usize = 8192;

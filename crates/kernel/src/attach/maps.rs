@@ -115,7 +115,9 @@ impl Maps {
         if self.ports.table().is_some_and(|table| table.count() == 0) {
             gone |= live::WILD | live::BOUND;
         }
-        let is_used = |slot: u32| self.credits.get(&slot, 0).map_or(true, |words| words[0] != 0);
+        let now = credit::units(super::monotonic_ns());
+        let is_used =
+            |slot: u32| self.credits.get(&slot, 0).map_or(true, |slot| credit::is_used(&slot, now));
         if words[live::PRESENT] & live::PRESSED != 0 && !(0..credit::SLOTS as u32).any(is_used) {
             gone |= live::PRESSED;
         }
