@@ -11,10 +11,11 @@ mod common;
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::load::{Load, WINDOW};
-use common::{Rig, assert_sums, connected, pair, rig, settled_of, until};
+use common::{Rig, assert_sums, connected, pair, receiver, rig, sender, settled_of, until};
 use rxsteer_core::steer::{Class, Reason};
 use rxsteer_kernel::{AttachError, Attachment, Handover, Settings, programs_on_interfaces, status};
 use rxsteer_testbed::{Pair, allowed_cpus};
@@ -191,4 +192,59 @@ fn an_attachment_is_taken_over_handed_back_and_refused_to_who_does_not_fit() {
     assert_eq!(counters.class(Class::Udp), 10, "{counters:?}");
     drop(third);
     assert!(pair.sink.run(|| programs_on_interfaces().unwrap()).unwrap().is_empty());
+}
+
+/// The port of a reader and a socket without room, under a flood that goes on meanwhile.
+#[test]
+fn what_is_known_of_ports_and_of_full_sockets_goes_on() {
+    let test = "what_is_known_of_ports_and_of_full_sockets_goes_on";
+    let Some(Rig { attachment, pair, .. }) = rig(test, 1, |_| {}) else { return };
+    let unconnected = || {
+        let socket = receiver(&pair, Pair::SINK_V4.into());
+        let to = socket.local_addr().unwrap();
+        (socket, sender(&pair, Pair::SOURCE_V4.into(), to))
+    };
+    let (served, to_served) = unconnected();
+    let by_port = |attachment: &Attachment| settled_of(attachment).reason(Reason::Port);
+    let exchange = || {
+        to_served.send(b"x").unwrap();
+        served.recv(&mut [0; 8]).unwrap();
+    };
+    until(|| (exchange(), by_port(&attachment)).1, |count| *count > 0);
+    let (before, own) = (settled_of(&attachment), attachment.settings().clone());
+    let handover = attachment.handover().unwrap();
+    let take = || Attachment::from_handover(handover, own).unwrap().0;
+    let second = pair.sink.run(take).unwrap();
+    drop(attachment);
+    assert_eq!(second.ports(), 1);
+    // Its reader has not said a word since.
+    to_served.send(b"x").unwrap();
+    let after =
+        until(|| settled_of(&second), |after| after.class(Class::Udp) > before.class(Class::Udp));
+    assert_eq!(after.reason(Reason::Port), before.reason(Reason::Port) + 1, "{after:?}");
+    served.recv(&mut [0; 8]).unwrap();
+
+    let (_full, to_full) = unconnected();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                to_full.send(&[0; 20]).unwrap();
+            }
+        });
+        let sheds = |attachment: &Attachment| {
+            let shed = || attachment.counters().unwrap().reason(Reason::Shed);
+            let before = shed();
+            until(shed, |count| *count > before + 100);
+        };
+        sheds(&second);
+        let (handover, own) = (second.handover().unwrap(), second.settings().clone());
+        let take = || Attachment::from_handover(handover, own).unwrap().0;
+        let third = pair.sink.run(take).unwrap();
+        drop(second);
+        sheds(&third);
+        exchange();
+        is_over.store(true, Ordering::Release);
+        assert_sums(&settled_of(&third));
+    });
 }
