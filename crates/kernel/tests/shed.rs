@@ -275,13 +275,17 @@ fn a_reader_that_bursts_overwhelm_reads_as_much_with_shedding() {
     let test = "a_reader_that_bursts_overwhelm_reads_as_much_with_shedding";
     let rounds = by_turns(test, |rig| {
         round(rig, Duration::from_micros(220), |source| {
-            for _ in 0..50 {
+            // For a time and not a number: bursts that are shed take the source less of it.
+            let end = Instant::now() + Duration::from_millis(1500);
+            let mut sent = 0;
+            while Instant::now() < end {
                 for _ in 0..800 {
                     source.send(&[0; 40]).unwrap();
                 }
+                sent += 800;
                 std::thread::sleep(Duration::from_millis(20));
             }
-            50 * 800
+            sent
         })
     });
     let Some([on, off]) = rounds else { return };
