@@ -49,6 +49,9 @@ costs! {
     backlog: 70,
     /// Sending a signal to another CPU; once per batch.
     signal_send: 300,
+    /// From when a CPU begins to send a signal until it stops the other CPU; nobody's CPU time. In a
+    /// virtual machine the sender is busy for longer than that.
+    signal_reach: 300,
     /// Taking a signal; once per batch.
     signal_take: 700,
     /// Touching a packet that a CPU of the same cache took.
@@ -67,6 +70,9 @@ costs! {
     wake_local: 400,
     /// Waking a reader that sleeps on another CPU.
     wake_remote: 900,
+    /// From when an interrupt, a signal or a wake-up reaches an idle CPU until that CPU's first step,
+    /// the taking of what reached it included. Nobody is busy meanwhile. 0: an idle CPU polls.
+    idle_exit: 0,
     /// Switching to a reader that was asleep; on its CPU.
     switch: 600,
     /// Reading one message: system call, locks.

@@ -41,6 +41,7 @@ hash = 0
 choose = 0
 backlog = 0
 signal_send = 0
+signal_reach = 0
 signal_take = 0
 hop_near = 0
 protocol_udp = 1600

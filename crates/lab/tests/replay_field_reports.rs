@@ -26,7 +26,7 @@ fn hundred() -> Frames {
 fn slow_host() -> Host {
     host(
         "cpus = 5\n[[queue]]\nirq_cpu = 4\ncpu_mask = \"3\"\n[costs]\ninterrupt = 0\ntake = 10\n\
-         hash = 0\nchoose = 0\nprobe = 0\nbacklog = 0\nsignal_send = 0\nsignal_take = 0\n\
+         hash = 0\nchoose = 0\nprobe = 0\nbacklog = 0\nsignal_send = 0\nsignal_reach = 0\nsignal_take = 0\n\
          hop_near = 0\nprotocol_udp = 1600\nread = 10\nwork = 0\nswitch = 0\nwake_local = 0\n\
          wake_remote = 0\nread_near = 0\n",
     )

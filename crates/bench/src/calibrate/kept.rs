@@ -47,7 +47,7 @@ fn reason(name: &str, two_cpus: bool) -> &'static str {
 }
 
 /// Returns every cost of the model by its name.
-fn named(costs: &Costs) -> [(&'static str, u32); 24] {
+fn named(costs: &Costs) -> [(&'static str, u32); 26] {
     // Without `..`, so that a new cost cannot be forgotten.
     let Costs {
         interrupt,
@@ -57,6 +57,7 @@ fn named(costs: &Costs) -> [(&'static str, u32); 24] {
         probe,
         backlog,
         signal_send,
+        signal_reach,
         signal_take,
         hop_near,
         hop_far,
@@ -66,6 +67,7 @@ fn named(costs: &Costs) -> [(&'static str, u32); 24] {
         gro,
         wake_local,
         wake_remote,
+        idle_exit,
         switch,
         read,
         read_next,
@@ -83,6 +85,7 @@ fn named(costs: &Costs) -> [(&'static str, u32); 24] {
         ("probe", probe),
         ("backlog", backlog),
         ("signal_send", signal_send),
+        ("signal_reach", signal_reach),
         ("signal_take", signal_take),
         ("hop_near", hop_near),
         ("hop_far", hop_far),
@@ -92,6 +95,7 @@ fn named(costs: &Costs) -> [(&'static str, u32); 24] {
         ("gro", gro),
         ("wake_local", wake_local),
         ("wake_remote", wake_remote),
+        ("idle_exit", idle_exit),
         ("switch", switch),
         ("read", read),
         ("read_next", read_next),
@@ -111,7 +115,7 @@ mod tests {
     fn every_cost_is_measured_or_kept_once() {
         let measured = [Cost { name: "take", ns: 7, how: "somehow" }];
         let kept = all(&measured, &["probe"], true);
-        assert_eq!(kept.len(), 23);
+        assert_eq!(kept.len(), 25);
         assert!(kept.iter().all(|kept| kept.name != "take" && !kept.why.is_empty()));
         let of = |name: &str| kept.iter().find(|kept| kept.name == name).unwrap();
         assert_eq!((of("probe").why, of("probe").ns), (HIDDEN, Costs::default().probe));

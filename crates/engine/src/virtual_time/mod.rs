@@ -3,7 +3,8 @@
 //! A CPU does one piece of work at a time, and what the piece does shows when it is over. Between
 //! two pieces it takes interrupts, then decides who runs: the softirq run under way, a pending
 //! softirq, or a task ([`Mode`]). A piece is one packet's worth: taking it, its protocol work, or
-//! one turn of a reader. So an interrupt waits for the piece under way, a microsecond or so.
+//! one turn of a reader. So an interrupt waits for the piece under way: a microsecond or so, but also all
+//! of a reader's work on a message, where a kernel would interrupt it.
 //!
 //! | mode | a pending softirq runs | what is left by a run |
 //! | --- | --- | --- |
@@ -13,6 +14,9 @@
 //!
 //! Readers take their messages at the beginning of their turn: that is when the kernel takes them
 //! off the queue and records the flow. [`Stages::read`] is told the time at which it has them.
+//!
+//! A CPU that was idle takes its time until its first step ([`Costs::idle_exit`]); packets that come
+//! meanwhile wait with the first and need no signal and no wake-up of their own.
 //!
 //! Always true: equal arrivals and settings give equal results, on any machine; a CPU has at most
 //! one event in the heap; time never goes back; every packet that arrives ends once, at the latest
@@ -43,7 +47,7 @@ use crate::machine::Machine;
 use crate::overload::Governor;
 use crate::settings::{Mode, Settings};
 use crate::softirq::Napi;
-use crate::stages::{At, Drop, Reading, Stages};
+use crate::stages::{At, Drop, ReaderId, Reading, Stages};
 use sched::{RunQueue, Task};
 use world::{Ring, World};
 
@@ -77,7 +81,7 @@ enum Event {
     Piece(CpuId),
     /// A queue's interrupt was put off until now.
     Interrupt(QueueId),
-    /// A signal of another CPU is sent by now.
+    /// A signal of another CPU is there by now.
     Signal(CpuId),
     /// An instance is polled for what it holds.
     Poll(CpuId, Napi),
@@ -112,6 +116,17 @@ struct Thread {
 enum Interrupt {
     Device(Napi),
     Signal,
+}
+
+impl Interrupt {
+    /// Returns what taking it costs in ns.
+    #[inline]
+    fn cost_ns(self, costs: &Costs) -> u64 {
+        u64::from(match self {
+            Self::Device(_) => costs.interrupt,
+            Self::Signal => costs.signal_take,
+        })
+    }
 }
 
 /// On whose behalf packet work is under way.
@@ -397,10 +412,10 @@ impl<P> VirtualTime<P> {
     /// Begins what is next on a CPU that is idle.
     fn start<S: Stages<Packet = P>>(&mut self, cpu: CpuId, at_ns: u64, stages: &mut S) {
         let at = &self.cpus[cpu.index()];
-        let at_ns = at_ns.max(at.free_ns);
+        let from_ns = at_ns.max(at.free_ns) + at.exit_ns(at_ns, &self.world.costs);
         if at.piece.is_none()
             && !at.stepping
-            && let Some(end) = self.select(cpu, at_ns, stages)
+            && let Some(end) = self.select(cpu, from_ns, stages)
         {
             self.coming.push((end, Event::Piece(cpu)));
         }
@@ -485,7 +500,7 @@ impl<P> VirtualTime<P> {
             if from == to || self.settings.mode == Mode::Threaded {
                 at.raise(Cpu::<P>::BACKLOG);
             } else if after_ns > 0 {
-                // Not before it is sent: a CPU that is busy would take it between two pieces.
+                // Not before it is there: a CPU that is busy would take it between two pieces.
                 self.coming.push((now_ns + after_ns, Event::Signal(to)));
                 continue;
             } else {
@@ -553,7 +568,7 @@ impl<P> VirtualTime<P> {
             let Task::Reader(id) = task else { continue };
             // The one whose turn it is moves when that is over.
             if in_turn != Some(id) {
-                self.world.move_reader(crate::ReaderId(id), to);
+                self.world.move_reader(ReaderId(id), to);
                 self.cpus[to.index()].sched.wake(task, 0);
             }
         }
@@ -580,6 +595,17 @@ impl<P> VirtualCpu<P> {
         let threads = self.threads.len().max(usize::from(napi.0) + 2);
         self.threads.resize(threads, Thread::default());
         napi
+    }
+
+    /// Returns what passes before this CPU, without a piece under way, takes the interrupts of
+    /// `now_ns`: what its way out of the idle loop takes beyond taking them.
+    fn exit_ns(&self, now_ns: u64, costs: &Costs) -> u64 {
+        // Who was busy until now has not begun to idle.
+        if now_ns <= self.free_ns {
+            return 0;
+        }
+        let taking_ns: u64 = self.interrupts.iter().map(|interrupt| interrupt.cost_ns(costs)).sum();
+        u64::from(costs.idle_exit).saturating_sub(taking_ns)
     }
 
     /// Schedules an instance, and wakes its thread if it has one.

@@ -108,14 +108,13 @@ impl<P> VirtualCpu<P> {
     /// Takes an interrupt; returns what it costs in ns.
     #[inline]
     fn interrupted(&mut self, interrupt: Interrupt, world: &World<P>) -> u64 {
-        let (napi, cost_ns) = match interrupt {
-            Interrupt::Device(napi) => (napi, world.costs.interrupt),
-            Interrupt::Signal => (Cpu::<P>::BACKLOG, world.costs.signal_take),
-        };
-        self.raise(napi);
+        self.raise(match interrupt {
+            Interrupt::Device(napi) => napi,
+            Interrupt::Signal => Cpu::<P>::BACKLOG,
+        });
         // Pending softirqs run at the end of an interrupt, whoever was interrupted.
         self.yielded = false;
-        u64::from(cost_ns)
+        interrupt.cost_ns(&world.costs)
     }
 
     #[inline]

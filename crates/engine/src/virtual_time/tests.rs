@@ -203,13 +203,14 @@ fn topology(queues: u16) -> Topology {
     }
 }
 
-/// Round figures: interrupt 100, taking 10, protocol 50, signals 1000 and 5; the rest costs
-/// nothing.
+/// Round figures: interrupt 100, taking 10, protocol 50, signals 1000 (and as long on their way) and
+/// 5; the rest costs nothing.
 fn costs() -> Costs {
     Costs {
         interrupt: 100,
         take: 10,
         signal_send: 1000,
+        signal_reach: 1000,
         signal_take: 5,
         protocol_udp: 50,
         ..Costs::NONE
@@ -247,6 +248,58 @@ fn a_reader_is_woken_switched_to_and_paid_for() {
     assert_eq!(load(&host, 0).softirq_ns, 100 + 10 + 50 + 40);
     assert_eq!((load(&host, 2).reader_ns, load(&host, 2).read), (30 + 20 + 7, 1));
     assert_eq!(load(&host, 0).wakeups, 1);
+}
+
+/// The way out of the idle loop is nobody's CPU time; taking what ended the idling is a part of it.
+#[test]
+fn an_idle_cpu_takes_its_time_until_its_first_step() {
+    for (idle_exit, waits) in [(0, 5), (4, 5), (300, 300)] {
+        let costs = Costs { idle_exit, ..costs() };
+        let mut host = host(&Settings::default(), &costs);
+        let mut script = Script::to(2);
+        host.arrive(parcel(1), QueueId(0), 1000, &mut script);
+        host.drain(&mut script);
+        let taken = 1000 + u64::from(idle_exit).max(100) + 10;
+        assert_eq!(script.times("processed"), [taken + 1000 + waits + 50], "{idle_exit} ns");
+        assert_eq!(load(&host, 0).busy_ns(), 100 + 10 + 1000, "{idle_exit} ns");
+        assert_eq!(load(&host, 2).busy_ns(), 5 + 50, "{idle_exit} ns");
+    }
+}
+
+/// A CPU that has something to do is not idle, and neither is one that was busy until this moment.
+#[test]
+fn a_busy_cpu_has_no_way_out_of_the_idle_loop() {
+    let costs = Costs { idle_exit: 300, ..costs() };
+    let mut host = host(&Settings::default(), &costs);
+    let mut script = Script::new();
+    let first = 300 + 10 + 50;
+    host.arrive(parcel(1), QueueId(0), 1000, &mut script);
+    host.arrive(parcel(2), QueueId(0), 1000 + first, &mut script);
+    host.arrive(parcel(3), QueueId(0), 1000 + first + 20, &mut script);
+    let second = 1000 + first + 100 + 10 + 50;
+    host.drain(&mut script);
+    assert_eq!(script.times("processed"), [1000 + first, second, second + 10 + 50]);
+}
+
+/// Who is woken from idleness finds together what was sent to it meanwhile: one wake-up for all.
+#[test]
+fn packets_that_come_while_a_cpu_leaves_idleness_need_no_wake_up_of_their_own() {
+    let wakeups = |idle_exit| {
+        let costs = Costs { wake_remote: 400, read: 20, idle_exit, ..costs() };
+        let mut host = host(&Settings::default(), &costs);
+        let mut script = Script::new().read_on(2);
+        for n in 0..10 {
+            // Each is read before the next one comes, if its reader begins at once.
+            host.arrive(parcel(n), QueueId(0), 1000 * (n + 1), &mut script);
+        }
+        host.drain(&mut script);
+        assert_eq!(script.count("read"), 10);
+        load(&host, 0).wakeups
+    };
+    assert_eq!(wakeups(0), 10);
+    // The CPU of the queue and that of the reader both take 2,000 ns: three times three packets come
+    // together, and the last one alone.
+    assert_eq!(wakeups(2000), 4);
 }
 
 #[test]

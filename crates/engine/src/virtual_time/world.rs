@@ -168,11 +168,12 @@ impl<P> Machine<P> for World<P> {
     }
 
     fn signal(&mut self, from: CpuId, to: CpuId) {
-        if from != to {
-            self.extra_ns += u64::from(self.costs.signal_send);
-            self.view.states[from.index()].load.signals += 1;
+        if from == to {
+            return self.signals.push((from, to, self.extra_ns));
         }
-        self.signals.push((from, to, self.extra_ns));
+        self.signals.push((from, to, self.extra_ns + u64::from(self.costs.signal_reach)));
+        self.extra_ns += u64::from(self.costs.signal_send);
+        self.view.states[from.index()].load.signals += 1;
     }
 
     fn poll_at(&mut self, cpu: CpuId, napi: Napi, at_ns: u64) {
