@@ -26,8 +26,8 @@ mod words;
 
 pub use calibrate::{CalibrateReport, Cost, Kept, Wake, calibrate};
 pub use compare::{
-    Attached, AttachedRun, CompareReport, CompareSpec, Load, Metric, OverloadSpec, Ratio, Setup,
-    SetupReport, Spread, Workload, compare,
+    Attached, AttachedRun, CompareReport, CompareSpec, Load, Metric, OverloadSpec, Ratio, SIGNALS,
+    SLEEPS, Setup, SetupReport, Spread, Workload, compare,
 };
 pub use error::BenchError;
 pub use facts::HostFacts;

@@ -50,6 +50,9 @@ pub(super) fn measure(
     let way = steps.interrupt + steps.take + steps.protocol_udp + f64::from(read_ns);
     let send_udp = plain - way;
     let more = (tcp - plain).max(0.0) / 2.0;
+    let client = super::on(cpus.0, || {
+        crate::rr::bookkeeping(FLOWS as u32).during(|| "keep a client's books".into())
+    })?;
     let cost = |name, ns: f64, how| Cost { name, ns: difference(ns, 0.0), how };
     Ok(Sending {
         costs: vec![cost(
@@ -61,6 +64,11 @@ pub(super) fn measure(
             cost("send_udp", send_udp, "a turn of one end, without the way and the read"),
             cost("send_tcp", send_udp + more, "the same, and half of what TCP takes more"),
             cost("ready", waited - plain, "being told of a socket by epoll, 64 with a call"),
+            cost(
+                "client",
+                client,
+                "what a client of bench rr does for each answer besides: the clock, its books",
+            ),
         ],
     })
 }

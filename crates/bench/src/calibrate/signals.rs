@@ -34,6 +34,12 @@ const TRIES: u32 = 25;
 /// Time for the other CPU after each call.
 const PATIENCE: Duration = Duration::from_micros(60);
 
+/// Counts of the loop in 2 ms, of which it makes thousands when it is alone.
+const LEAST_TURNS: u64 = 100;
+
+/// A turn that is longer than this was interrupted.
+const GAP: Duration = Duration::from_nanos(1000);
+
 /// Turns of the loop on the other CPU between two counts.
 const TURNS: u64 = 50;
 
@@ -45,6 +51,8 @@ struct Spent {
     there: f64,
     /// Signals that the other CPU took.
     signals: f64,
+    /// Until the loop on the other CPU stood still, from the beginning of the call.
+    until_there: f64,
 }
 
 pub(super) fn measure(
@@ -83,6 +91,12 @@ pub(super) fn measure(
             how: "by RPS to another CPU: a call that sends one frame, without the frame and the call",
         },
         Cost {
+            name: "signal_reach",
+            // What is left of the call when the signal is taken out of it comes first.
+            ns: told(one.until_there - (one.here - send)),
+            how: "when a loop on that CPU stops, from when the signal begins to be sent",
+        },
+        Cost {
             name: "signal_take",
             ns: told(take),
             how: "what a loop on that CPU misses, without what it misses for a frame",
@@ -103,13 +117,20 @@ fn median(
     stop: &AtomicBool,
 ) -> Result<Spent, BenchError> {
     let (turns, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (began, gap_ns) = (Instant::now(), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let looper = scope.spawn(|| -> Result<(), BenchError> {
             pin_thread(other).during(|| format!("measure on CPU {other}"))?;
             let mut x = 1u64;
+            let mut last = began.elapsed();
             while !over.load(Ordering::Relaxed) {
                 x = std::hint::black_box(chain(x, TURNS));
                 turns.fetch_add(1, Ordering::Relaxed);
+                let now = began.elapsed();
+                if now - last > GAP {
+                    gap_ns.store(last.as_nanos() as u64, Ordering::Relaxed);
+                }
+                last = now;
             }
             Ok(())
         });
@@ -118,7 +139,7 @@ fn median(
             let alone = alone(&turns);
             let runs = (0..TRIES).map(|_| {
                 super::go_on(stop)?;
-                run(pair, other, frames, (&turns, alone))
+                run(pair, other, frames, (&turns, alone), (began, &gap_ns))
             });
             runs.collect::<Result<Vec<_>, _>>()
         });
@@ -130,7 +151,12 @@ fn median(
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
         };
-        Ok(Spent { here: of(|s| s.here), there: of(|s| s.there), signals: of(|s| s.signals) })
+        Ok(Spent {
+            here: of(|s| s.here),
+            there: of(|s| s.there),
+            signals: of(|s| s.signals),
+            until_there: of(|s| s.until_there),
+        })
     })
 }
 
@@ -139,27 +165,35 @@ fn run(
     other: CpuId,
     frames: usize,
     (turns, alone): (&AtomicU64, f64),
+    (began, gap_ns): (Instant, &AtomicU64),
 ) -> Result<Spent, BenchError> {
     let link = Link { source: pair.source_device.mac, sink: pair.sink_device.mac };
     let station = Station { link, port: PORT, batch: frames };
     let made = Frames::new(&station.spec().traffic, &link)?;
     let mut socket = PacketSocket::open(pair.source_device.index, made, frames)?;
     let before = signals(other)?;
-    let mut calls = Vec::new();
+    let (mut calls, mut until_there) = (Vec::new(), Vec::new());
     let (start, turns_before) = (Instant::now(), turns.load(Ordering::Relaxed));
     for _ in 0..CALLS {
         let call = Instant::now();
         socket.run(frames).during(|| "send frames".into())?;
         calls.push(call.elapsed());
         while call.elapsed() < PATIENCE {}
+        let called_ns = call.duration_since(began).as_nanos() as u64;
+        let gap_ns = gap_ns.load(Ordering::Relaxed);
+        if gap_ns > called_ns {
+            until_there.push(gap_ns - called_ns);
+        }
     }
     let all = start.elapsed().as_nanos() as f64;
     let missing = all - (turns.load(Ordering::Relaxed) - turns_before) as f64 * alone;
     let signals = signals(other)?.wrapping_sub(before);
     calls.sort_unstable();
+    until_there.sort_unstable();
+    let until_there = until_there.get(until_there.len() / 2).map_or(0.0, |ns| *ns as f64);
     let each = |value: f64| value / f64::from(CALLS);
     let here = calls[calls.len() / 2].as_nanos() as f64;
-    Ok(Spent { here, there: each(missing), signals: each(f64::from(signals)) })
+    Ok(Spent { here, there: each(missing), signals: each(f64::from(signals)), until_there })
 }
 
 /// Returns what a count of the loop takes when nothing interrupts it, in ns.
@@ -168,7 +202,11 @@ fn alone(turns: &AtomicU64) -> f64 {
         let (before, start) = (turns.load(Ordering::Relaxed), Instant::now());
         while start.elapsed() < Duration::from_millis(2) {}
         let done = turns.load(Ordering::Relaxed) - before;
-        start.elapsed().as_nanos() as f64 / done.max(1) as f64
+        // Another had that CPU: not alone.
+        if done < LEAST_TURNS {
+            return f64::INFINITY;
+        }
+        start.elapsed().as_nanos() as f64 / done as f64
     };
     (0..20).map(round).fold(f64::INFINITY, f64::min)
 }

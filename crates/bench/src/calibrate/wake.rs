@@ -68,6 +68,13 @@ pub(super) fn measure(
     }
     if let Some(ns) = median(remote.collect()) {
         costs.push(Cost { name: "wake_remote", ns, how: "waking a thread of another CPU" });
+        let latency = wakes.iter().filter(|wake| wake.from != wake.to).map(|wake| wake.latency_ns);
+        let spent = ns + costs.iter().find(|cost| cost.name == "switch").map_or(0, |cost| cost.ns);
+        costs.push(Cost {
+            name: "idle_exit",
+            ns: median(latency.collect()).unwrap_or(0).saturating_sub(spent),
+            how: "from waking to running on another CPU that is idle, without wake_remote and switch",
+        });
     }
     Ok((wakes, costs))
 }

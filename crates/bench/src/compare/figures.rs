@@ -1,5 +1,6 @@
 //! One run of the traffic, and its figures.
 
+use nix::sys::resource::{UsageWho, getrusage};
 use rxsteer_testbed::Pair;
 
 use super::overload::{self, Load};
@@ -83,7 +84,16 @@ fn of(
             let rate = load.map_or(0, |load| load.rate());
             datagrams(pair, &spec.sink, &overload::at_rate(&spec.source, rate), watch)
         }
-        Workload::Rr(spec, ipv6) => Ok(requests(&ask_in(pair, spec, *ipv6, watch)?)),
+        Workload::Rr(spec, ipv6) => {
+            let before = sleeps();
+            let report = ask_in(pair, spec, *ipv6, watch)?;
+            let slept = sleeps().wrapping_sub(before);
+            let mut figures = requests(&report);
+            let each = |count: u64| count as f64 / report.client.transactions.max(1) as f64;
+            figures.push(Figure::less(super::SIGNALS, "each", each(signals(&report.cpus))));
+            figures.push(Figure::less(super::SLEEPS, "each", each(slept)));
+            Ok(figures)
+        }
         Workload::Mixed(spec) => Ok(mixed(&mix_in(pair, spec, watch)?)),
     }
 }
@@ -113,7 +123,24 @@ fn datagrams(
         Figure::less("all CPUs", "ns/packet", busy as f64 / sink.received.max(1) as f64),
         Figure::less("CPU that processes", "% busy", busy_share(takes)),
         Figure::less("CPU that reads", "% busy", busy_share(reads)),
+        Figure::less(
+            super::SIGNALS,
+            "per packet sent",
+            signals(&sink.cpus) as f64 / account.sent.max(1) as f64,
+        ),
     ])
+}
+
+/// Returns the signals that CPUs took for packets of others, of all namespaces.
+fn signals(cpus: &[CpuUse]) -> u64 {
+    cpus.iter().map(|cpu| u64::from(cpu.received_rps)).sum()
+}
+
+/// Returns how often the threads of this process slept so far.
+fn sleeps() -> u64 {
+    let usage = getrusage(UsageWho::RUSAGE_SELF);
+    // It fails for an argument that does not exist.
+    usage.map_or(0, |usage| usage.voluntary_context_switches() as u64)
 }
 
 fn requests(report: &RrPairReport) -> Vec<Figure> {

@@ -100,6 +100,12 @@ const SPREAD: f64 = 0.25;
 /// Name of the figure of what a set-up was sent.
 const SENT: &str = "sent";
 
+/// Name of the figure of signals to other CPUs.
+pub const SIGNALS: &str = "signals";
+
+/// Name of the figure of how often a thread of either end went to sleep.
+pub const SLEEPS: &str = "sleeps";
+
 /// Difference of what the set-ups were sent, over the least, from which their figures are of different
 /// loads.
 const SAME_LOAD: f64 = 0.1;

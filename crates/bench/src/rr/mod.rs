@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use rxsteer_testbed::Pair;
 use serde::Serialize;
 
+pub(crate) use client::bookkeeping;
 pub use latency::{Latency, Quantiles};
 pub use server::ServerReport;
 pub use spec::{Delay, Pace, Protocol, RrSpec};
