@@ -1,30 +1,47 @@
-//! Why the lab is wrong where it is: shown beside a case whose error is above the bound.
+//! What is known about a case in which the lab is wrong: shown beside it if its error is above the bound.
+//!
+//! A rate is a number of steps times their prices. The numbers are counted on both sides, so it is known
+//! whether they are the reason; which price is wrong is not.
+
+use super::figures::{Named, Row};
 
 /// Error from which a case is explained, as a share of what was measured.
 pub(super) const BOUND: f64 = 0.25;
 
-/// Returns the cause for a case, whether or not it is needed.
-pub(super) fn cause(group: &str, case: &str) -> &'static str {
-    match (group, case) {
-        ("tcp-rr" | "udp-rr", "none") => {
-            "both ends work at the same time, and each waits for cache lines of sockets and of the \
-             allocator that the other one has; the costs were measured in turns, one end at a time. The \
-             clock and the histogram of the client are in no cost either."
-        }
-        ("tcp-rr" | "udp-rr", _) => {
-            "signals are the dearest step of this path (`signal_send` and `signal_take` below, against the \
-             work of a packet), and how many packets share one hangs on what both CPUs do within a few \
-             microseconds. The lab gives each signal its whole cost; a kernel whose CPU is signalled while \
-             it sends or polls takes part of it in passing."
-        }
-        (_, case) if case.ends_with("beside") => {
-            "the reader's loop of work is measured before anything runs beside it; with the other CPU \
-             busy on the same socket both the work and the read take longer."
-        }
-        _ => {
-            "the reader gets what packet work and signals leave of its CPU. That is the small difference \
-             of two large numbers, so an error of a few per cent in `signal_take` or in the number of \
-             packets that share a signal is a large one here."
-        }
+/// Difference of two counts for a packet below which they count as equal.
+const LITTLE: f64 = 0.05;
+
+/// Returns what the counts say of the error of a case.
+pub(super) fn cause(row: &Row) -> String {
+    let pairs: Vec<(&Named, &Named)> = row
+        .lab
+        .iter()
+        .filter_map(|lab| Some((row.more.iter().find(|live| live.name == lab.name)?, lab)))
+        .collect();
+    let differs = |(live, lab): &&(&Named, &Named)| {
+        let difference = (lab.median - live.median).abs();
+        difference > LITTLE && difference > live.median * BOUND
+    };
+    let told = |pairs: &mut dyn Iterator<Item = &(&Named, &Named)>| {
+        let one = |(live, lab): &(&Named, &Named)| {
+            let Named { name, unit, median } = live;
+            format!("{median:.2} {name} {unit} here, {:.2} in the lab", lab.median)
+        };
+        pairs.map(one).collect::<Vec<_>>().join("; ")
+    };
+    if pairs.iter().any(|pair| differs(&pair)) {
+        return format!(
+            "the two CPUs do not meet as often as in the lab: {}. Why is open.",
+            told(&mut pairs.iter().filter(differs))
+        );
     }
+    if pairs.is_empty() {
+        return "nothing was counted that tells the number of steps from their prices: open."
+            .into();
+    }
+    format!(
+        "the CPUs meet as often as in the lab ({}), so it is the prices of steps that are off. Which of them is \
+         open.",
+        told(&mut pairs.iter())
+    )
 }

@@ -41,6 +41,8 @@ pub(super) struct Row {
     pub(super) more: Vec<Named>,
     /// What the lab says.
     pub(super) predicted: Option<f64>,
+    /// What the lab says of some of the other figures, by their names.
+    pub(super) lab: Vec<Named>,
     /// Settings that were made for it and put back.
     pub(super) settings: Vec<Change>,
 }
@@ -88,6 +90,7 @@ impl Row {
             offered: offered.map_or(0.0, |sent| sent.median),
             more,
             predicted: None,
+            lab: Vec::new(),
             settings: report.settings.clone(),
         }
     }

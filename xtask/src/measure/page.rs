@@ -107,26 +107,28 @@ fn percent(row: &Row) -> String {
 
 fn section(page: &mut String, group: &Group) {
     let _ = writeln!(page, "## {}\n\n{}\n", group.title, group.about);
-    page.push_str("| case | figure | median |\n| --- | --- | ---: |\n");
+    page.push_str("| case | figure | median | lab |\n| --- | --- | ---: | ---: |\n");
+    let places = |value: f64| if value < 10.0 { 3 } else { 1 };
     for row in &group.rows {
         for figure in &row.more {
+            let lab = row.lab.iter().find(|lab| lab.name == figure.name);
+            let lab =
+                lab.map_or("-".into(), |lab| format!("{:.*}", places(lab.median), lab.median));
             let _ = writeln!(
                 page,
-                "| {} | {} | {:.1} {} |",
-                row.case, figure.name, figure.median, figure.unit
+                "| {} | {} | {:.*} {} | {lab} |",
+                row.case,
+                figure.name,
+                places(figure.median),
+                figure.median,
+                figure.unit
             );
         }
     }
     page.push('\n');
     for row in &group.rows {
         if row.error().is_some_and(|error| error.abs() > BOUND) {
-            let _ = writeln!(
-                page,
-                "- {}, {}: {}",
-                row.case,
-                percent(row),
-                cause(group.name, &row.case)
-            );
+            let _ = writeln!(page, "- {}, {}: {}", row.case, percent(row), cause(row));
         }
     }
     page.push('\n');

@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use anyhow::Context as _;
-use rxsteer_bench::CalibrateReport;
+use rxsteer_bench::{CalibrateReport, SIGNALS, SLEEPS};
 use rxsteer_lab::experiment::{Experiment, run};
 
 use super::cases::{BYTES, LITTLE_WORK, PORT, WORK};
-use super::figures::{Group, Row};
+use super::figures::{Group, Named, Row};
 
 /// Makes the experiment of a group, runs it, and puts down what it says of each row.
 pub(super) fn predict(group: &mut Group, calibration: &CalibrateReport) -> anyhow::Result<()> {
@@ -25,9 +25,17 @@ pub(super) fn predict(group: &mut Group, calibration: &CalibrateReport) -> anyho
     for row in &mut group.rows {
         let case = report.cases.iter().find(|case| case.case == row.case);
         let policy = case.and_then(|case| case.policies.iter().find(|p| p.policy == row.policy));
-        let read = policy.and_then(|policy| policy.measures.get("read_per_s").copied());
+        let measure = |name| policy.and_then(|policy| policy.measures.get(name).copied());
         // A transaction is a request and a response, and both are read.
-        row.predicted = read.map(|read| if is_rr { read / 2.0 } else { read });
+        let packets = if is_rr { 2.0 } else { 1.0 };
+        row.predicted = measure("read_per_s").map(|read| read / packets);
+        let count = |name, of, unit| Some(Named { name, unit, median: measure(of)? * packets });
+        row.lab = if is_rr {
+            let signals = count(SIGNALS, "signals_per_packet", "each");
+            signals.into_iter().chain(count(SLEEPS, "wakeups_per_packet", "each")).collect()
+        } else {
+            count(SIGNALS, "signals_per_packet", "per packet sent").into_iter().collect()
+        };
     }
     Ok(())
 }
@@ -66,8 +74,10 @@ fn round_trips(group: &Group, calibration: &CalibrateReport) -> String {
         let found = calibration.application.iter().find(|cost| cost.name == name);
         found.map_or(0, |cost| u128::from(cost.ns))
     };
-    // Both ends learn by epoll whose turn it is, and send.
+    // Both ends learn by epoll whose turn it is, and send; the client measures besides. It is the slower
+    // end therefore, and the server sleeps now and then and has to be woken.
     let work = spent("ready") + spent(&format!("send_{protocol}"));
+    let client_work = work + spent("client");
     let mut text = head(group);
     text.push_str(
         "[host]\ncpus = 2\ncaches = [\"0-1\"]\n\n[[host.queue]]\nirq_cpu = 0\ncpus = \"0-1\"\n\n\
@@ -79,7 +89,7 @@ fn round_trips(group: &Group, calibration: &CalibrateReport) -> String {
         "[[traffic]]\nkind = \"round-trips\"\nname = \"rr\"\nprotocol = \"{protocol}\"\nflows = {flows}\n\
          port = 5000\nbytes = 1\nclient_cpu = 0\nclient_work_ns = {}\n\n[[consumer]]\n\
          protocol = \"{protocol}\"\nlocal = \":5000\"\nconnected = true\ncpus = \"1\"\n",
-        work.max(1)
+        client_work.max(1)
     );
     for Row { case, policy, .. } in &group.rows {
         let _ = write!(text, "\n[[case]]\nname = {case:?}\npolicies = [{policy:?}]\n");

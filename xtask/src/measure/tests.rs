@@ -32,6 +32,7 @@ fn row(case: &str, policy: &'static str, measured: f64, offered: f64) -> Row {
         offered,
         more: Vec::new(),
         predicted: None,
+        lab: Vec::new(),
         settings: Vec::new(),
     }
 }
@@ -106,6 +107,40 @@ fn a_cause_stands_only_where_the_error_is_above_the_bound() {
     assert_eq!(json["calibration"]["costs"][0]["ns"], 123);
 }
 
+/// What is said of an error is what was counted: never a cause that nobody measured.
+#[test]
+fn an_error_is_explained_by_the_counts_of_both_sides() {
+    let named = |name, median| figures::Named { name, unit: "each", median };
+    let of = |live: f64, lab: f64| {
+        let row = row("rps", "rps", 1.0, 0.0);
+        let (more, lab) = (vec![named("signals", live)], vec![named("signals", lab)]);
+        explain::cause(&Row { more, lab, ..row })
+    };
+    assert!(
+        of(0.25, 0.50).contains("0.25 signals each here, 0.50 in the lab"),
+        "{}",
+        of(0.25, 0.5)
+    );
+    assert!(of(0.25, 0.50).starts_with("the two CPUs do not meet as often"));
+    for (live, lab) in [(0.25, 0.29), (0.001, 0.04)] {
+        assert!(of(live, lab).starts_with("the CPUs meet as often"), "{live}, {lab}");
+    }
+    assert!(explain::cause(&row("a", "none", 1.0, 0.0)).contains("open"));
+}
+
+/// Both ends of a transaction send, so the lab's counts of a packet are half of those of a transaction.
+#[test]
+fn the_lab_counts_signals_and_sleeps_of_a_transaction() {
+    let mut group = group("udp-rr", vec![row("rfs", "rfs", 1.0, 0.0)]);
+    let costs =
+        [("signal_send", 3000), ("signal_reach", 2000), ("signal_take", 3000), ("idle_exit", 5000)];
+    predict::predict(&mut group, &calibration(&costs)).unwrap();
+    let of = |name| group.rows[0].lab.iter().find(|lab| lab.name == name).unwrap().median;
+    // Only requests are sent to the other CPU, so there is no more than a signal for each.
+    assert!(of("signals") > 0.0 && of("signals") <= 1.0, "{}", of("signals"));
+    assert!(of("sleeps") > 0.0 && of("sleeps") <= 2.0, "{}", of("sleeps"));
+}
+
 /// Real packets, needs root: every group is measured and predicted, and all files are written.
 #[test]
 fn a_quick_run_measures_and_predicts_every_group() {
@@ -134,7 +169,7 @@ fn a_quick_run_measures_and_predicts_every_group() {
     }
     let all = json["calibration"]["costs"].as_array().unwrap().len()
         + json["calibration"]["kept"].as_array().unwrap().len();
-    assert_eq!(all, 24, "every cost of the model is measured or kept");
+    assert_eq!(all, 26, "every cost of the model is measured or kept");
     let host = std::fs::read_to_string(out.join("measured/host.toml")).unwrap();
     rxsteer_lab::host::Host::from_toml("host.toml", &host).unwrap();
     let page = std::fs::read_to_string(out.join("measured.md")).unwrap();
