@@ -17,6 +17,7 @@ mod probe;
 mod record;
 #[cfg(target_has_atomic = "64")]
 mod repeat;
+mod sighting;
 #[cfg(target_has_atomic = "64")]
 mod sock;
 
@@ -29,9 +30,10 @@ pub use entry::{Entry, Epoch};
 pub use flow::FlowTable;
 pub use order::OrderTable;
 pub use probe::{Lookup, Place, place_entry, probe_buckets};
-pub use record::{record_entry, withdraw_entry};
+pub use record::{record_entry, record_entry_if, withdraw_entry};
 #[cfg(target_has_atomic = "64")]
 pub use repeat::RepeatFilter;
+pub use sighting::sight_in_word;
 #[cfg(target_has_atomic = "64")]
 pub use sock::SockTable;
 

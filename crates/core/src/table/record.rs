@@ -29,6 +29,45 @@ pub fn record_entry<'a>(
     bucket: impl Fn(u32) -> Option<&'a Bucket>,
     swap: impl Fn(&AtomicU64, u64, u64) -> bool,
 ) -> Recorded {
+    record(geometry, hash, cpu, now, 0, || true, bucket, swap)
+}
+
+/// The same for a flow that no connected socket vouches for, so that a flood of such displaces nobody:
+/// it gets an entry only if `may_enter`, and not in the place of a flow that was confirmed in this epoch
+/// or the one before.
+///
+/// [`Recorded::NotAFlow`] if it gets none.
+#[inline(always)]
+pub fn record_entry_if<'a>(
+    geometry: Geometry,
+    hash: FlowHash,
+    cpu: CpuId,
+    now: Epoch,
+    may_enter: impl FnOnce() -> bool,
+    bucket: impl Fn(u32) -> Option<&'a Bucket>,
+    swap: impl Fn(&AtomicU64, u64, u64) -> bool,
+) -> Recorded {
+    record(geometry, hash, cpu, now, IDLE, may_enter, bucket, swap)
+}
+
+/// Age, in epochs, from which an entry may give way to a flow that only asks for a place.
+const IDLE: u32 = 2;
+
+#[inline(always)]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the table, the flow, its terms, and two ways to memory"
+)]
+fn record<'a>(
+    geometry: Geometry,
+    hash: FlowHash,
+    cpu: CpuId,
+    now: Epoch,
+    least_age: u32,
+    may_enter: impl FnOnce() -> bool,
+    bucket: impl Fn(u32) -> Option<&'a Bucket>,
+    swap: impl Fn(&AtomicU64, u64, u64) -> bool,
+) -> Recorded {
     if hash.is_none() {
         return Recorded::NotAFlow;
     }
@@ -44,6 +83,9 @@ pub fn record_entry<'a>(
         return confirm(second, slot, entry, cpu, now, swap);
     }
 
+    if !may_enter() {
+        return Recorded::NotAFlow;
+    }
     let new = Entry::new(hash, cpu, now);
     let (slot, old) = home.least(now);
     if old.is_empty() || old.is_stale(now) {
@@ -61,6 +103,9 @@ pub fn record_entry<'a>(
             home.mark(class, &swap);
             return if wrote { Recorded::Inserted } else { Recorded::Contended };
         }
+    }
+    if old.age(now) < least_age {
+        return Recorded::NotAFlow;
     }
     first(home, slot, old, new, swap, Recorded::Evicted(old.hash()))
 }
@@ -242,6 +287,39 @@ mod tests {
         // All but the ninth are stale by now: nobody is driven out.
         assert_eq!(record(10, 0, 11), Recorded::Inserted);
         assert_eq!(record(0, 0, 11), Recorded::NotAFlow);
+    }
+
+    #[test]
+    fn who_asks_for_a_place_displaces_only_what_nobody_confirmed_for_an_epoch() {
+        let (map, geometry) = Map::new(1);
+        let vouched = |hash, epoch| {
+            let (hash, epoch) = (FlowHash(hash), Epoch(epoch));
+            record_entry(geometry, hash, CpuId(0), epoch, map.at(), compare_and_swap)
+        };
+        let asks = |hash, cpu, epoch, may: bool| {
+            let (hash, epoch) = (FlowHash(hash), Epoch(epoch));
+            let may = || may;
+            record_entry_if(geometry, hash, CpuId(cpu), epoch, may, map.at(), compare_and_swap)
+        };
+        for n in 1..=7 {
+            assert_eq!(vouched(n, 1), Recorded::Inserted);
+        }
+        assert_eq!(asks(8, 3, 1, false), Recorded::NotAFlow);
+        assert_eq!(asks(8, 3, 1, true), Recorded::Inserted);
+        // Who is in is heard, whatever would be said of it now.
+        assert_eq!(asks(8, 4, 1, false), Recorded::Moved);
+        // In this epoch and the next nobody gives way, then the oldest.
+        assert_eq!(asks(9, 3, 1, true), Recorded::NotAFlow);
+        assert_eq!(asks(8, 4, 2, false), Recorded::Refreshed);
+        assert_eq!(asks(9, 3, 2, true), Recorded::NotAFlow);
+        assert_eq!(vouched(1, 2), Recorded::Refreshed);
+        assert_eq!(asks(9, 3, 3, true), Recorded::Evicted(FlowHash(2)));
+        // A connected socket's flow has the right of one, as ever.
+        assert!(matches!(vouched(10, 3), Recorded::Evicted(_)));
+        for confirmed in [1, 8, 9, 10] {
+            let said = probe_buckets(geometry, FlowHash(confirmed), Epoch(3), map.at());
+            assert!(said.entry().is_some(), "{confirmed}");
+        }
     }
 
     #[test]

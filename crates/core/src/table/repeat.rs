@@ -10,10 +10,9 @@
 //! is fixed.
 
 use super::TableSizeError;
+use super::sighting::{COUNT_MASK, sight_in_word};
 use crate::FlowHash;
 use crate::sync::{AtomicU32, Ordering};
-
-const COUNT_MASK: u32 = 0xf;
 
 /// A repeat filter in borrowed or owned storage `S` of words that start as 0.
 #[derive(Clone, Debug)]
@@ -42,18 +41,9 @@ impl<S: AsRef<[AtomicU32]>> RepeatFilter<S> {
     /// the filter remembers: 1 to [`MOST`](Self::MOST).
     pub fn sight(&self, hash: FlowHash) -> u32 {
         let Some(word) = self.words.as_ref().get(hash.mix(self.log) as usize) else { return 1 };
-        let old = word.load(Ordering::Relaxed);
-        let (tag, count) = (old & !COUNT_MASK, old & COUNT_MASK);
-        let own = hash.0 & !COUNT_MASK;
-        if count > 0 && tag == own {
-            let count = (count + 1).min(COUNT_MASK);
-            word.store(own | count, Ordering::Relaxed);
-            count
-        } else {
-            let new = if count > 1 { tag | (count - 1) } else { own | 1 };
-            word.store(new, Ordering::Relaxed);
-            1
-        }
+        let (new, count) = sight_in_word(word.load(Ordering::Relaxed), hash);
+        word.store(new, Ordering::Relaxed);
+        count
     }
 }
 
