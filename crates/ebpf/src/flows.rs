@@ -6,7 +6,8 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::Array;
 use rxsteer_core::steer::Class;
 use rxsteer_core::table::{
-    Bucket, Epoch, Geometry, Lookup, Recorded, WAYS, probe_buckets, record_entry, withdraw_entry,
+    Bucket, Epoch, Geometry, Lookup, Recorded, WAYS, probe_buckets, record_entry, record_entry_if,
+    withdraw_entry,
 };
 use rxsteer_core::{CpuId, FlowHash};
 use rxsteer_ebpf::{Config, MMAPABLE};
@@ -50,6 +51,26 @@ impl Flows {
             hash,
             cpu,
             now,
+            |index| self.bucket(index),
+            |word, old, new| swap(word.as_ptr(), old, new),
+        )
+    }
+
+    /// The same for a flow that no connected socket vouches for; see [`record_entry_if`].
+    #[inline(always)]
+    pub(crate) fn record_if(
+        self,
+        hash: FlowHash,
+        cpu: CpuId,
+        now: Epoch,
+        may_enter: impl FnOnce() -> bool,
+    ) -> Recorded {
+        record_entry_if(
+            self.geometry,
+            hash,
+            cpu,
+            now,
+            may_enter,
             |index| self.bucket(index),
             |word, old, new| swap(word.as_ptr(), old, new),
         )

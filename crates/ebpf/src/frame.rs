@@ -1,4 +1,4 @@
-//! The frame of an XDP context, read through core's [`Bytes`].
+//! The frame of an XDP context, or of a packet on its way out, read through core's [`Bytes`].
 //!
 //! Each header is one comparison with the end of the packet, written so that neither LLVM nor the
 //! verifier loses the thread; see [`XdpFrame::at`] and [`XdpFrame::forget`].
@@ -9,7 +9,7 @@
 use core::arch::asm;
 use core::cell::Cell;
 
-use aya_ebpf::bindings::xdp_md;
+use aya_ebpf::bindings::{__sk_buff, xdp_md};
 use aya_ebpf::programs::XdpContext;
 use rxsteer_core::Bytes;
 use rxsteer_core::bytes::{FORGET_CELLS, View};
@@ -20,9 +20,45 @@ use rxsteer_core::bytes::{FORGET_CELLS, View};
 const MAX_OFFSET: usize = 0x7fff;
 
 /// A frame between the two packet pointers of its context.
-pub(crate) struct XdpFrame<'a> {
-    ctx: *const xdp_md,
+pub(crate) struct Frame<'a, C> {
+    ctx: *const C,
     cells: &'a [Cell<u32>; FORGET_CELLS],
+}
+
+/// The frame of an XDP context.
+pub(crate) type XdpFrame<'a> = Frame<'a, xdp_md>;
+
+/// The frame of a packet on its way out, as far as it lies in one piece: all headers do.
+pub(crate) type SkbFrame<'a> = Frame<'a, __sk_buff>;
+
+/// A context with two packet pointers.
+pub(crate) trait Context {
+    /// Returns where start and end of the packet stand.
+    fn places(this: *const Self) -> (*const u32, *const u32);
+}
+
+impl Context for xdp_md {
+    #[inline(always)]
+    fn places(this: *const Self) -> (*const u32, *const u32) {
+        // SAFETY: the context is valid while the program runs.
+        unsafe { (&raw const (*this).data, &raw const (*this).data_end) }
+    }
+}
+
+impl Context for __sk_buff {
+    #[inline(always)]
+    fn places(this: *const Self) -> (*const u32, *const u32) {
+        // SAFETY: as above.
+        unsafe { (&raw const (*this).data, &raw const (*this).data_end) }
+    }
+}
+
+impl<'a> SkbFrame<'a> {
+    /// Reads the frame of `skb`; `cells` are scratch memory outside the stack.
+    #[inline(always)]
+    pub(crate) fn of(skb: *const __sk_buff, cells: &'a [Cell<u32>; FORGET_CELLS]) -> Self {
+        Self { ctx: skb, cells }
+    }
 }
 
 impl<'a> XdpFrame<'a> {
@@ -31,7 +67,9 @@ impl<'a> XdpFrame<'a> {
     pub(crate) fn new(ctx: &XdpContext, cells: &'a [Cell<u32>; FORGET_CELLS]) -> Self {
         Self { ctx: ctx.ctx, cells }
     }
+}
 
+impl<C: Context> Frame<'_, C> {
     /// Loads the packet pointers anew.
     ///
     /// The verifier notes with a packet pointer how far it was compared. Kept over the loop, that
@@ -39,11 +77,8 @@ impl<'a> XdpFrame<'a> {
     #[inline(always)]
     fn pointers(&self) -> (usize, usize) {
         // SAFETY: the context is valid while the program runs; volatile, so that LLVM loads again.
-        unsafe {
-            let start = (&raw const (*self.ctx).data).read_volatile();
-            let end = (&raw const (*self.ctx).data_end).read_volatile();
-            (start as usize, end as usize)
-        }
+        let (start, end) = C::places(self.ctx);
+        unsafe { (start.read_volatile() as usize, end.read_volatile() as usize) }
     }
 
     /// Returns a pointer to the `size` bytes at `offset` if they lie in front of the end.
@@ -72,7 +107,7 @@ pub(crate) fn opaque(mut value: usize) -> usize {
     value
 }
 
-impl Bytes for XdpFrame<'_> {
+impl<C: Context> Bytes for Frame<'_, C> {
     type View<'a, const N: usize>
         = XdpView<N>
     where

@@ -7,6 +7,7 @@
 #![warn(missing_docs, unreachable_pub)]
 #![forbid(unsafe_code)]
 
+pub mod answer;
 mod config;
 pub mod cpu_state;
 pub mod credit;
@@ -59,6 +60,15 @@ pub mod map {
     pub const LIVE: &str = "LIVE";
     /// Array of slots: see [`credit`](super::credit).
     pub const CREDITS: &str = "CREDITS";
+    /// Array of [`answer::PORT_WORDS`](super::answer::PORT_WORDS): the ports that were declared for flows,
+    /// a bit each.
+    pub const FLOW_PORTS: &str = "FLOW_PORTS";
+    /// Per-CPU array of one: the last answer seen; see [`answer`](super::answer).
+    pub const ANSWER: &str = "ANSWER";
+    /// Array: the peers that were answered, as words of a filter of repeats.
+    pub const SIGHTINGS: &str = "SIGHTINGS";
+    /// Per-CPU array by the places in [`answer`](super::answer): what became of answers.
+    pub const ANSWERS: &str = "ANSWERS";
     /// Hash map of the addresses of the interface's namespace: 16 bytes, IPv4 as `::ffff:a.b.c.d`.
     pub const LOCAL: &str = "LOCAL";
 }
@@ -87,6 +97,8 @@ pub mod program {
     pub const TAKEN: &str = "rxsteer_taken";
     /// When a socket is closed for good: withdraws the flow of a UDP socket.
     pub const RELEASED: &str = "rxsteer_released";
+    /// On the way out: sees the answers of sockets that are not connected.
+    pub const OUT: &str = "rxsteer_out";
     /// Programs on BTF tracepoints, and the tracepoint of each.
     pub const EVENTS: [(&str, &str); 8] = [
         ("rxsteer_slept", "sched_switch"),

@@ -9,7 +9,7 @@ pub const WORDS: usize = 8;
 /// Place of the flags of what is there: [`WILD`], [`BOUND`], [`PRESSED`]. Set by the programs, taken
 /// back by the loader when nothing of the kind is left.
 pub const PRESENT: usize = 0;
-/// Place of the switches, written by the loader: [`SHED`], [`PORTS`].
+/// Place of the switches, written by the loader: [`SHED`], [`PORTS`], [`FLOW_PORTS`].
 pub const SWITCHES: usize = 1;
 
 /// Ports of sockets that are bound to no address.
@@ -23,3 +23,5 @@ pub const PRESSED: u64 = 4;
 pub const SHED: u64 = 1;
 /// Sockets that are not connected are served by their ports.
 pub const PORTS: u64 = 2;
+/// Answers of sockets that are not connected are looked at: there are ports declared for flows.
+pub const FLOW_PORTS: u64 = 4;

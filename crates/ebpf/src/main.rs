@@ -16,6 +16,8 @@
 #![warn(missing_docs, unreachable_pub)]
 
 #[cfg(target_arch = "bpf")]
+mod answers;
+#[cfg(target_arch = "bpf")]
 mod backlog;
 #[cfg(target_arch = "bpf")]
 mod credits;

@@ -25,6 +25,7 @@ use rxsteer_core::table::{Epoch, Recorded};
 use rxsteer_core::{CpuId, FlowHash, FlowKey};
 use rxsteer_ebpf::{Config, Offsets, live, place};
 
+use crate::answers;
 use crate::credits::{self, Room};
 use crate::flows::Flows;
 use crate::frame::opaque;
@@ -290,8 +291,16 @@ fn spoke_for_port(sock: Sock, said: Said) {
     if old.is_some_and(|word| word & IS_PORT == 0) {
         forget(cookie);
     }
+    if said == Said::Sent {
+        // SAFETY: the helper has no conditions.
+        let ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(SLACK_NS);
+        if let Some(recorded) = answers::sent(cookie, ns, || sock.is_heard()) {
+            count(recorded);
+        }
+        return;
+    }
     let is_off = ports::live(live::SWITCHES) & live::PORTS == 0;
-    if said == Said::Sent || is_off || !sock.is_served() {
+    if is_off || !sock.is_served() {
         return;
     }
     let Port { name, flag, dual } = sock.port();

@@ -19,9 +19,9 @@ mod twin;
 mod verifier;
 
 pub use attach::{
-    AttachError, AttachedMode, Attachment, Change, Counters, CpuCounters, Finding, Handover,
-    Holder, KernelSteering, LivePolicy, Mode, NoSuchChoice, OnInterface, Settings, Status,
-    StatusError, Weight, check_attachment, holders, lists_programs, look_at_interface,
+    Answers, AttachError, AttachedMode, Attachment, Change, Counters, CpuCounters, Finding,
+    Handover, Holder, KernelSteering, LivePolicy, Mode, NoSuchChoice, OnInterface, Settings,
+    Status, StatusError, Weight, check_attachment, holders, lists_programs, look_at_interface,
     programs_on_interfaces, status,
 };
 pub use btf::BtfError;

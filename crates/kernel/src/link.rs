@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use aya_obj::generated::{
-    XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf_attach_type, bpf_attr, bpf_cmd,
+    BPF_F_BEFORE, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf_attach_type, bpf_attr, bpf_cmd,
 };
 
 /// Puts an XDP program on an interface, in its driver or in the network stack.
@@ -35,6 +35,17 @@ pub(crate) fn update(link: &impl AsFd, program: &impl AsFd) -> io::Result<()> {
     attr.link_update.__bindgen_anon_1.new_prog_fd = number(program);
     // SAFETY: as above.
     unsafe { bpf(bpf_cmd::BPF_LINK_UPDATE, &mut attr) }.map(drop)
+}
+
+/// Has a program see what an interface sends, ahead of those that see it already.
+pub(crate) fn attach_out(program: &impl AsFd, interface: u32) -> io::Result<OwnedFd> {
+    let mut attr = empty();
+    attr.link_create.attach_type = bpf_attach_type::BPF_TCX_EGRESS as u32;
+    attr.link_create.flags = BPF_F_BEFORE;
+    attr.link_create.__bindgen_anon_1.prog_fd = number(program);
+    attr.link_create.__bindgen_anon_2.target_ifindex = interface;
+    // SAFETY: as above.
+    unsafe { bpf_new(bpf_cmd::BPF_LINK_CREATE, &mut attr) }
 }
 
 /// Attaches a program to the BTF tracepoint that it was loaded for.

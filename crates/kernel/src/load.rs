@@ -74,6 +74,7 @@ pub(crate) fn load(
     match program {
         Program::Xdp(program) => program.load(),
         Program::CgroupSock(program) => program.load(),
+        Program::SchedClassifier(program) => program.load(),
         Program::BtfTracePoint(program) => {
             let event = program::EVENTS.iter().find(|(this, _)| *this == name);
             let (Some((_, event)), Some(btf)) = (event, btf) else {

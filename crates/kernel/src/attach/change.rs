@@ -16,11 +16,14 @@
 //! Where that is not enough ([`Change::may_overtake`]), the packets that are concerned are counted.
 //! Always true: after an error everything is as it was, but for queues that already have another length.
 
+use std::os::fd::OwnedFd;
+
 use aya::maps::{HashMap, Map, MapData, PerCpuArray};
 use rxsteer_core::table::{Epoch, Recorded};
 use rxsteer_core::{CpuId, CpuSet};
 use rxsteer_ebpf::{Config, map, program};
 
+use super::answers;
 use super::cpus::{Turnover, turnover, usable};
 use super::generation::{GOES_ON, MapFds, OF_PORTS, Programs, TABLES};
 use super::maps::{Maps, in_map};
@@ -116,7 +119,7 @@ impl Attachment {
 
         // Nothing is different up to here.
         let turn = turnover(&self.backlogs.open, &then, online);
-        let mut next = Next { programs, fds, maps, hears_close: false };
+        let mut next = Next { programs, fds, maps, hears_close: false, answers: None };
         let swapped = self.swap(&mut next, &settings, &turn, hear == [true; 2] && !is_same_size);
         self.backlogs.hold(false);
         let copied = match swapped {
@@ -143,6 +146,7 @@ impl Attachment {
         // The old programs, if they are of this process, hear sockets no more.
         self.programs = Some(next.programs);
         (self.fds, self.maps, self.hears_close) = (next.fds, next.maps, next.hears_close);
+        self.answers = next.answers;
         let packets = settings.queue_packets;
         let is_other_length = packets != self.settings.queue_packets;
         self.settings = settings;
@@ -168,6 +172,7 @@ impl Attachment {
             self.backlogs.hear(&mut next.programs)?;
         }
         next.hears_close = next.programs.hear_sockets(settings.policy)?;
+        next.answers = answers::hear(&mut next.programs, &next.fds, settings, self.index)?;
         let mut copied = [0; 2];
         if copy {
             copy_sockets(&self.fds, &next.fds)?;
@@ -223,6 +228,7 @@ struct Next {
     fds: MapFds,
     maps: Maps,
     hears_close: bool,
+    answers: Option<OwnedFd>,
 }
 
 /// Lets the counters of another generation go on from those of this one.

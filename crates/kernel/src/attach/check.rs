@@ -14,6 +14,7 @@ use rxsteer_core::cpu::CpuStates;
 use rxsteer_ebpf::program;
 use rxsteer_netlink::{Netlink, Protocol, XdpFeatures, xdp_features};
 
+use super::answers;
 use super::interface::{Link, all_links, index_of};
 use super::own::{KernelSteering, is_at_least};
 use super::peer::peer_of;
@@ -112,6 +113,9 @@ pub fn check_attachment(settings: &Settings) -> Vec<Finding> {
         Err(error) => say(Weight::Note, "CPUs", format!("the kernel does not list them: {error}")),
     }
     types(settings.policy, &mut say);
+    if let Some((weight, text)) = answers::check(settings, &own.release) {
+        say(weight, "flow ports", text);
+    }
     match cgroup_root() {
         _ if settings.policy != LivePolicy::FlowAware => {}
         Some(root) => say(Weight::Fine, "closed sockets", format!("heard at {}", root.display())),

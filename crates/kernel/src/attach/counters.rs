@@ -33,6 +33,45 @@ impl CpuCounters {
     }
 }
 
+/// Answers from ports that were declared for flows, by sockets without a peer.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Answers {
+    /// All of them.
+    pub heard: u64,
+    /// Those of flows that had an entry.
+    pub known: u64,
+    /// Those whose flow was given one.
+    pub entered: u64,
+    /// Those to peers that were not answered often enough to be a flow.
+    pub strange: u64,
+    /// Those whose flow got no entry, because all in its place are in use.
+    pub full: u64,
+    /// Those whose addresses and ports could not be read, such as fragments.
+    pub unread: u64,
+}
+
+impl Answers {
+    /// Returns the answers of which it cannot be told on which CPU their thread runs: those that were
+    /// sent later than by it, or by another network namespace.
+    pub const fn late(&self) -> u64 {
+        let Self { heard, known, entered, strange, full, unread } = *self;
+        heard.saturating_sub(known + entered + strange + full + unread)
+    }
+
+    /// Returns all answers by what came of them, with its name in outputs; the sum is all that were
+    /// heard.
+    pub const fn results(&self) -> [(&'static str, u64); 6] {
+        [
+            ("known", self.known),
+            ("entered", self.entered),
+            ("strange", self.strange),
+            ("full", self.full),
+            ("unread", self.unread),
+            ("late", self.late()),
+        ]
+    }
+}
+
 /// Everything that was counted since the attachment.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
@@ -44,6 +83,8 @@ pub struct Counters {
     pub cpus: Vec<(CpuId, CpuCounters)>,
     /// What came of hearing sockets, by [`Recorded::index`].
     pub records: [u64; Recorded::COUNT],
+    /// Answers of sockets without a peer.
+    pub answers: Answers,
 }
 
 impl Counters {

@@ -82,6 +82,17 @@ pub enum AttachError {
         /// What the kernel said.
         said: io::Error,
     },
+    /// The interface does not let a program see what it sends.
+    #[error(
+        "cannot see the answers that {interface} sends, which flow-ports needs: {said}; Linux 6.6 is the \
+         first on which that can be (TCX)"
+    )]
+    Answers {
+        /// Name of the interface.
+        interface: String,
+        /// What the kernel said.
+        said: io::Error,
+    },
     /// The interface does not take the new program in the place of the old one.
     #[error("cannot put the new program in the place of the old one: {0}; is the interface gone?")]
     Update(#[source] io::Error),

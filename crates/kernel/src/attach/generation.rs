@@ -29,15 +29,15 @@ use crate::load::{self, Sizes};
 use crate::{OBJECT, host_cpus};
 
 /// Maps that one generation takes over from the one before.
-pub(super) const GOES_ON: [&str; 5] =
-    [map::CPUS, map::CPU_STATES, map::IDS, map::ORDER, map::REASONS];
+pub(super) const GOES_ON: [&str; 6] =
+    [map::ANSWERS, map::CPUS, map::CPU_STATES, map::IDS, map::ORDER, map::REASONS];
 
 /// Maps that it takes over if the tables keep their size.
 pub(super) const TABLES: [&str; 3] = [map::FLOWS, map::SOCKETS, map::RECORDS];
 
 /// Maps that it takes over if both hear sockets.
-pub(super) const OF_PORTS: [&str; 5] =
-    [map::PORTS, map::PORT_READERS, map::LIVE, map::CREDITS, map::LOCAL];
+pub(super) const OF_PORTS: [&str; 6] =
+    [map::PORTS, map::PORT_READERS, map::LIVE, map::CREDITS, map::LOCAL, map::SIGHTINGS];
 
 /// The maps of a generation, by name.
 #[derive(Debug, Default)]
@@ -142,6 +142,8 @@ fn write_list(list: &mut [u16], cpus: &[CpuId]) {
 /// The programs of one generation. Dropped, they hear sockets no more.
 pub(super) struct Programs {
     ebpf: Ebpf,
+    /// Whether the program on the way out is one of them.
+    hears_answers: bool,
 }
 
 impl Programs {
@@ -170,14 +172,16 @@ impl Programs {
         for name in take_over {
             load::share(&ebpf, name, before.fd(name)?).map_err(in_map(name))?;
         }
-        Ok(Self { ebpf })
+        Ok(Self { ebpf, hears_answers: settings.hears_answers() })
     }
 
     /// Loads the programs into the kernel and returns their maps.
     pub(super) fn load(&mut self) -> Result<MapFds, AttachError> {
         let btf = aya::Btf::from_sys_fs()?;
         let events = program::EVENTS.map(|(name, _)| name);
-        for name in [program::STEER, program::TAKEN, program::RELEASED].into_iter().chain(events) {
+        let out = self.hears_answers.then_some(program::OUT);
+        let always = [program::STEER, program::TAKEN, program::RELEASED];
+        for name in always.into_iter().chain(events).chain(out) {
             load::load(self.named(name), name, Some(&btf)).map_err(|source| AttachError::Load {
                 name: name.to_owned(),
                 source: Box::new(source),
@@ -264,7 +268,16 @@ mod tests {
     use super::*;
 
     /// Maps that each generation has anew.
-    const NEW: [&str; 5] = [map::BEFORE, map::CONFIG, map::QUEUES, map::SEEN, "SCRATCH"];
+    const NEW: [&str; 8] = [
+        map::ANSWER,
+        map::BEFORE,
+        map::CONFIG,
+        map::FLOW_PORTS,
+        map::QUEUES,
+        map::SEEN,
+        "OUT_SCRATCH",
+        "SCRATCH",
+    ];
 
     #[test]
     fn of_every_map_it_is_said_whether_it_goes_on() {

@@ -41,7 +41,7 @@ const FORMAT: u32 = 1;
 
 /// To be raised whenever the programs that count what happens in the queues, or the maps that go on
 /// from one generation to the next, get another meaning: those of the old process stay in use.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 /// Most bytes of a text that is believed.
 const MOST_BYTES: usize = 8192;
@@ -253,6 +253,7 @@ impl Attachment {
             list,
             pending: before.into_iter().map(|cpu| (cpu, false)).collect(),
             link: Some(xdp),
+            answers: None,
             swept: 0,
         };
         let online = online_cpus(&settings.cpus);

@@ -5,9 +5,9 @@ use aya::maps::{Array, Map, MapData, PerCpuArray};
 use rxsteer_core::CpuId;
 use rxsteer_core::steer::{Class, Reason};
 use rxsteer_core::table::Recorded;
-use rxsteer_ebpf::{Config, MAX_CPUS, PORT_BUCKETS, cpu_state, credit, live, map};
+use rxsteer_ebpf::{Config, MAX_CPUS, PORT_BUCKETS, answer, cpu_state, credit, live, map};
 
-use super::counters::{Counters, CpuCounters};
+use super::counters::{Answers, Counters, CpuCounters};
 use super::error::AttachError;
 use super::local::LocalAddresses;
 use super::memory::FlowMemory;
@@ -17,6 +17,7 @@ use super::settings::Settings;
 pub(super) struct Maps {
     reasons: PerCpuArray<MapData, u64>,
     records: PerCpuArray<MapData, u64>,
+    answers: PerCpuArray<MapData, u64>,
     states: Array<MapData, [u64; cpu_state::WORDS]>,
     flows: FlowMemory,
     ports: FlowMemory,
@@ -43,6 +44,7 @@ impl Maps {
         Ok(Self {
             reasons: per_cpu(map::REASONS, get(map::REASONS)?)?,
             records: per_cpu(map::RECORDS, get(map::RECORDS)?)?,
+            answers: per_cpu(map::ANSWERS, get(map::ANSWERS)?)?,
             states: array(map::CPU_STATES, get(map::CPU_STATES)?)?,
             flows,
             ports,
@@ -73,6 +75,19 @@ impl Maps {
             let values = self.records.get(&(index as u32), 0).map_err(in_map(map::RECORDS))?;
             counters.records[index] = values.iter().sum();
         }
+        let answers = |place| {
+            let values = self.answers.get(&place, 0).map_err(in_map(map::ANSWERS))?;
+            Ok::<u64, AttachError>(values.iter().sum())
+        };
+        counters.answers = Answers {
+            // What is counted later is there already: so no sum is larger than the first.
+            known: answers(answer::KNOWN)?,
+            entered: answers(answer::ENTERED)?,
+            strange: answers(answer::STRANGE)?,
+            full: answers(answer::FULL)?,
+            unread: answers(answer::UNREAD)?,
+            heard: answers(answer::HEARD)?,
+        };
         for cpu in 0..MAX_CPUS as u32 {
             let state = self.states.get(&cpu, 0).map_err(in_map(map::CPU_STATES))?;
             if state[cpu_state::ONLINE] == 0 && state[cpu_state::TAKEN] == 0 {
@@ -95,8 +110,9 @@ impl Maps {
     pub(super) fn begin(&mut self, settings: &Settings) -> Result<(), AttachError> {
         let mut words = self.live.get(&0, 0).map_err(in_map(map::LIVE))?;
         let switch = |is_on, flag| if is_on { flag } else { 0 };
-        words[live::SWITCHES] =
-            switch(settings.shed, live::SHED) | switch(settings.ports, live::PORTS);
+        words[live::SWITCHES] = switch(settings.shed, live::SHED)
+            | switch(settings.ports, live::PORTS)
+            | switch(settings.hears_answers(), live::FLOW_PORTS);
         self.live.set(0, words, 0).map_err(in_map(map::LIVE))?;
         self.tell_addresses()
     }

@@ -6,6 +6,7 @@
 //! packet is steered.
 //! Elsewhere: the programs (`rxsteer-ebpf`); the decision (`rxsteer-core`).
 
+mod answers;
 mod backlogs;
 mod beside;
 mod change;
@@ -39,7 +40,7 @@ use rxsteer_ebpf::{Config, MAX_CPUS, program};
 
 pub use change::Change;
 pub use check::{Finding, Weight, check_attachment, look_at_interface};
-pub use counters::{Counters, CpuCounters};
+pub use counters::{Answers, Counters, CpuCounters};
 pub use error::AttachError;
 pub use handover::Handover;
 pub use holders::{Holder, holders};
@@ -73,6 +74,8 @@ pub struct Attachment {
     pending: Vec<(CpuId, bool)>,
     /// Detaches the interface first.
     link: Option<OwnedFd>,
+    /// Holds the program that sees answers, if there is one.
+    answers: Option<OwnedFd>,
     swept: usize,
 }
 
@@ -115,6 +118,7 @@ impl Attachment {
         let hears_close = programs.hear_sockets(settings.policy)?;
         let mut maps = fds.maps()?;
         maps.begin(&settings)?;
+        let answers = answers::hear(&mut programs, &fds, &settings, index)?;
         let (link, mode) = attach(&mut programs, &settings)?;
         Ok(Self {
             settings,
@@ -129,6 +133,7 @@ impl Attachment {
             list,
             pending: Vec::new(),
             link: Some(link),
+            answers,
             swept: 0,
         })
     }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use rxsteer_core::CpuSet;
 use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::steer::Aware;
+use rxsteer_core::{CpuSet, PortSet};
 
 use super::AttachedMode;
 
@@ -123,6 +123,9 @@ pub struct Settings {
     pub hasher: Option<SoftHasher>,
     /// Lead packets of no known flow to the reader of their UDP port.
     pub ports: bool,
+    /// Local UDP ports that carry flows though their sockets are not connected: each peer that is answered
+    /// again is a flow, which goes to the CPU of the thread that answers. Needs Linux 6.6.
+    pub flow_ports: PortSet,
     /// Drop in XDP what its UDP socket has no room for.
     pub shed: bool,
     /// Send the packets of CPUs that cannot carry them to CPUs beside them. Where a hop is dear, and the
@@ -149,6 +152,7 @@ impl Settings {
             all_namespaces: false,
             hasher: None,
             ports: true,
+            flow_ports: PortSet::EMPTY,
             shed: true,
             beside: false,
         }
@@ -160,6 +164,11 @@ impl Settings {
 
     /// Packets that may wait for one CPU.
     pub const ALLOWED_PACKETS: RangeInclusive<u32> = 1..=16_384;
+
+    /// Returns whether answers of sockets that are not connected are to be heard.
+    pub(super) fn hears_answers(&self) -> bool {
+        self.policy == LivePolicy::FlowAware && !self.flow_ports.is_empty()
+    }
 
     /// Returns the buckets of each table.
     pub(super) fn buckets(&self) -> u32 {

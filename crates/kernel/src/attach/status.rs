@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use aya::maps::{MapData, MapInfo};
 use aya::programs::ProgramInfo;
-use rxsteer_core::CpuId;
 use rxsteer_core::steer::Aware;
+use rxsteer_core::{CpuId, PortSet};
 use rxsteer_ebpf::{Config, MAX_CPUS, map};
 
+use super::answers;
 use super::error::AttachError;
 use super::maps::{Maps, array, in_map};
 use super::{Counters, OnInterface, cpus_of, programs_on_interfaces};
@@ -21,6 +22,8 @@ pub struct Status {
     pub cpus: Vec<CpuId>,
     /// Flows that each of the two tables can hold.
     pub table_entries: u32,
+    /// Ports that were declared for flows.
+    pub flow_ports: PortSet,
     /// Settings of the decision.
     pub aware: Aware,
     /// Flows in the tables, of TCP and of UDP.
@@ -95,6 +98,13 @@ fn of(on: OnInterface) -> Result<Status, StatusError> {
     let config = Config::from_words(&config);
     let queues = array(map::QUEUES, get(map::QUEUES)?)?;
     let mask: [u16; 2 + MAX_CPUS] = queues.get(&0, 0).map_err(in_map(map::QUEUES))?;
+    // Nobody has that map unless ports were declared.
+    let flow_ports = if by_name.contains_key(map::FLOW_PORTS) {
+        let map = array(map::FLOW_PORTS, get(map::FLOW_PORTS)?)?;
+        answers::declared(|place| map.get(&place, 0)).map_err(in_map(map::FLOW_PORTS))?
+    } else {
+        PortSet::EMPTY
+    };
     let maps = Maps::open(get)?;
     let flows = maps.flows().tables().map_or([0; 2], |tables| tables.map(|table| table.count()));
     let ways = rxsteer_core::table::WAYS as u32;
@@ -102,6 +112,7 @@ fn of(on: OnInterface) -> Result<Status, StatusError> {
         counters: maps.counters()?,
         cpus: cpus_of(&mask),
         table_entries: config.tcp_buckets * ways,
+        flow_ports,
         aware: config.aware,
         flows,
         on,

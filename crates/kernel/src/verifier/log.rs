@@ -42,6 +42,10 @@ impl Kind {
             ProgramSection::CgroupSock { attach_type } => {
                 kind(bpf_prog_type::BPF_PROG_TYPE_CGROUP_SOCK, (*attach_type).into())
             }
+            ProgramSection::SchedClassifier => {
+                let any = bpf_attach_type::BPF_CGROUP_INET_INGRESS;
+                kind(bpf_prog_type::BPF_PROG_TYPE_SCHED_CLS, any)
+            }
             ProgramSection::BtfTracePoint => {
                 let event = program::EVENTS.iter().find(|(this, _)| *this == name);
                 let (_, event) = event.ok_or_else(unknown)?;
