@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use common::live::{Steering, has_tool, inside, pair, status, until};
 use common::{rxsteer, scratch};
-use rxsteer_testbed::{Pair, PairSpec};
+use rxsteer_testbed::{Pair, PairSpec, allowed_cpus, pin_thread};
 
 /// Returns the control sockets of the receiver's namespace.
 fn sockets(pair: &Pair) -> Vec<PathBuf> {
@@ -457,6 +457,65 @@ fn signals_that_it_was_started_to_ignore_stay_ignored() {
         steering.signal("TERM");
         assert_eq!(steering.end().code, 0);
     }
+}
+
+#[test]
+fn ports_that_carry_flows_are_in_the_file_and_what_came_of_answers_is_told() {
+    let test = "ports_that_carry_flows_are_in_the_file_and_what_came_of_answers_is_told";
+    let Some((_testbed, pair)) = pair(test, &PairSpec::default()) else { return };
+    let said = inside(&pair, "attach rx0 --check --flow-ports 4433");
+    let found = "answers from UDP ports 4433 are looked at on their way out";
+    assert!(said.code == 0 && said.out.contains(found), "{said:?}");
+    let file = scratch("flow-ports").join("rx0.toml");
+    std::fs::write(&file, "flow-ports = [4433, '5000-5009']\n").unwrap();
+    let line = format!("attach rx0 --metrics 127.0.0.1:9477 --config {}", file.display());
+    let mut steering = Steering::new(&pair.sink, &line, |_| {});
+    let bind = || UdpSocket::bind((Pair::SINK_V4, 4433)).unwrap();
+    let server = pair.sink.run(bind).unwrap();
+    let client = pair.source.run(|| UdpSocket::bind((Pair::SOURCE_V4, 0)).unwrap()).unwrap();
+    client.connect((Pair::SINK_V4, 4433)).unwrap();
+    let exchange = |count: usize| {
+        for _ in 0..count {
+            client.send(b"x").unwrap();
+            let (_, peer) = server.recv_from(&mut [0; 8]).unwrap();
+            server.send_to(b"y", peer).unwrap();
+            client.recv(&mut [0; 8]).unwrap();
+        }
+    };
+    // An answer is late if its thread is moved in the middle of sending it.
+    pin_thread(allowed_cpus().unwrap().first().unwrap()).unwrap();
+    exchange(10);
+    let told = status(&pair);
+    assert_eq!(told["flow_ports"], "4433,5000-5009");
+    assert_eq!(told["process"]["settings"]["flow-ports"], "4433,5000-5009");
+    let answers = serde_json::json!({
+        "entered": 1, "full": 0, "known": 8, "late": 0, "strange": 1, "unread": 0
+    });
+    assert_eq!((&told["answers"], &told["flows"]["udp"]), (&answers, &1.into()));
+    let text = inside(&pair, "status").out;
+    let line = "  answers  10 from UDP ports 4433,5000-5009: 8 known, 1 entered, 1 strange\n";
+    assert!(text.contains(line), "{text}");
+    let (_, scrape) = scraped(&pair, "127.0.0.1:9477");
+    let samples = scrape.samples.iter().filter(|one| one.metric == "rxsteer_answers_total");
+    let mut results = 0;
+    for sample in samples {
+        let prometheus_parse::Value::Counter(value) = sample.value else { panic!("{sample:?}") };
+        assert_eq!(answers[&sample.labels["result"]].as_f64(), Some(value), "{sample:?}");
+        results += 1;
+    }
+    assert_eq!(results, 6);
+
+    std::fs::write(&file, "flow-ports = 'none'\n").unwrap();
+    let said = inside(&pair, "reload rx0");
+    assert_eq!(said.code, 0, "{said:?}");
+    exchange(5);
+    let told = status(&pair);
+    assert_eq!((&told["flow_ports"], &told["answers"]), (&"none".into(), &answers));
+    std::fs::write(&file, "flow-ports = '4433,0'\n").unwrap();
+    let said = inside(&pair, "reload rx0");
+    assert!(said.code == 1 && said.err.contains("rx0.toml:1:14: flow-ports: part 2"), "{said:?}");
+    steering.signal("TERM");
+    assert_eq!(steering.end().code, 0);
 }
 
 #[test]

@@ -60,6 +60,11 @@ pub struct AttachArgs {
     /// Lead packets of no known flow to the reader of their UDP port: on or off [default: on]
     #[arg(long, value_name = "SWITCH")]
     pub ports: Option<String>,
+    /// Local UDP ports that carry flows though their sockets are not connected, such as
+    /// 443,10000-10100, or none: the packets of each peer go to the CPU of the thread that answers it
+    /// (Linux 6.6) [default: none]
+    #[arg(long, value_name = "PORTS", allow_hyphen_values = true)]
+    pub flow_ports: Option<String>,
     /// Drop early, in XDP, what its UDP socket has no room for: on or off [default: on]
     #[arg(long, value_name = "SWITCH")]
     pub shed: Option<String>,
@@ -68,7 +73,7 @@ pub struct AttachArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<String>,
     /// The same settings as TOML, one key a flag: interface, cpus, mode, policy, table-entries, qsize,
-    /// all-namespaces, ports, shed, metrics; a flag goes before it
+    /// all-namespaces, ports, flow-ports, shed, metrics; a flag goes before it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// Take over from the rxsteer that steers the interface now, without a gap and with its counters;

@@ -120,6 +120,12 @@ impl Asked {
                 Some((word, _)) => keep(word, "there are on, off".to_owned()),
             }
         }
+        if let Some(word) = given.get("flow-ports") {
+            match word.text.parse() {
+                Ok(ports) => settings.flow_ports = ports,
+                Err(error) => keep(word, format!("{error}")),
+            }
+        }
         let (mut metrics, mut metrics_place) = (None, String::new());
         if let Some(word) = given.get("metrics") {
             metrics_place = word.place.to_string();
@@ -236,11 +242,13 @@ mod tests {
             ..AttachArgs::default()
         };
         let file = "interface = 'eth1'\nmode = 'native'\npolicy = 'rps'\nqsize = 5\n\
-                    table-entries = '8k'\ncpus = '1,3,9'\nall-namespaces = true\nports = 'off'\n";
+                    table-entries = '8k'\ncpus = '1,3,9'\nall-namespaces = true\nports = 'off'\n\
+                    flow-ports = [443, '5000-5009']\n";
         let Asked { settings, left_out, .. } = asked(&args, file).unwrap();
         assert_eq!((settings.interface.as_str(), settings.mode), ("eth1", Mode::Skb));
         assert_eq!((settings.policy, settings.all_namespaces), (LivePolicy::Rps, true));
         assert_eq!((settings.ports, settings.shed), (false, true));
+        assert_eq!(settings.flow_ports.to_string(), "443,5000-5009");
         assert_eq!((settings.queue_packets, settings.table_entries), (1024, 8192));
         assert_eq!(settings.cpus, CpuSet::from_list("1").unwrap());
         assert_eq!(left_out, "9 does not exist (possible 0-3), 3 is isolated");
@@ -255,6 +263,8 @@ mod tests {
         };
         assert!(wrong(|a| a.cpus = Some("3".into())).starts_with("--cpus: no usable CPU left"));
         assert!(wrong(|a| a.cpus = Some("1-".into())).starts_with("--cpus: "));
+        let said = wrong(|a| a.flow_ports = Some("443,quic".into()));
+        assert!(said.starts_with("--flow-ports: part 2 is no port"), "{said}");
         assert!(wrong(|a| a.mode = Some("hw".into())).ends_with("there are auto, native, skb"));
         // loxilb-io/loxilb#661: refused here, never by the kernel.
         for (packets, said) in [

@@ -22,7 +22,7 @@ pub(super) enum Kind {
 }
 
 /// The keys of the file.
-pub(super) const KEYS: [(&str, Kind); 10] = [
+pub(super) const KEYS: [(&str, Kind); 11] = [
     ("interface", Kind::Word),
     ("cpus", Kind::Word),
     ("mode", Kind::Word),
@@ -31,6 +31,7 @@ pub(super) const KEYS: [(&str, Kind); 10] = [
     ("qsize", Kind::Word),
     ("all-namespaces", Kind::Switch),
     ("ports", Kind::Word),
+    ("flow-ports", Kind::Word),
     ("shed", Kind::Word),
     ("metrics", Kind::Word),
 ];
@@ -89,6 +90,7 @@ impl Given {
             ("qsize", args.qsize.clone()),
             ("all-namespaces", is_on(args.all_namespaces)),
             ("ports", args.ports.clone()),
+            ("flow-ports", args.flow_ports.clone()),
             ("shed", args.shed.clone()),
             ("metrics", args.metrics.clone()),
         ];

@@ -121,6 +121,7 @@ fn keys_of(settings: &Settings) -> Vec<(String, String)> {
         ("qsize", settings.queue_packets.to_string()),
         ("all-namespaces", settings.all_namespaces.to_string()),
         ("ports", on_or_off(settings.ports)),
+        ("flow-ports", settings.flow_ports.to_string()),
         ("shed", on_or_off(settings.shed)),
     ];
     pairs.map(|(key, value)| (key.to_owned(), value)).into()

@@ -96,6 +96,9 @@ impl Scrape {
         let records = Recorded::NAMES.iter().zip(counters.records);
         let records =
             records.map(|(name, n)| (vec![("result", (*name).to_owned())], n as f64)).collect();
+        let answers = counters.answers.results().into_iter();
+        let answers =
+            answers.map(|(name, n)| (vec![("result", name.to_owned())], n as f64)).collect();
         let tables = |values: [f64; 2]| {
             let named = ["tcp", "udp"].into_iter().zip(values);
             named.map(|(table, value)| (vec![("table", table.to_owned())], value)).collect()
@@ -158,6 +161,11 @@ impl Scrape {
                 "flow_records_total",
                 "What came of hearing a socket read or write.",
                 records,
+            ),
+            self.counter(
+                "answers_total",
+                "Answers from UDP ports declared for flows, by what came of them.",
+                answers,
             ),
             self.gauge("flow_table_flows", "Flows in a table.", tables(self.flows.map(|n| n as f64))),
             self.gauge(

@@ -48,6 +48,9 @@ fn one(seen: &Seen, rates: Option<&Rates>) -> Value {
         .zip(counters.records)
         .map(|(name, count)| ((*name).to_owned(), count.into()))
         .collect();
+    let answers = counters.answers.results().into_iter();
+    let answers: Map<String, Value> =
+        answers.map(|(name, count)| (name.to_owned(), count.into())).collect();
     let cpus: Vec<Value> = counters
         .cpus
         .iter()
@@ -81,6 +84,8 @@ fn one(seen: &Seen, rates: Option<&Rates>) -> Value {
         "reasons": by_reason(|reason| counters.reason(reason).into()),
         "classes": classes,
         "records": records,
+        "flow_ports": seen.status.flow_ports.to_string(),
+        "answers": answers,
         "arrived": arrived,
         "by_cpu": cpus,
         "max_over_mean": spread(counters.cpus.iter().map(|(_, of_cpu)| of_cpu.taken as f64)),

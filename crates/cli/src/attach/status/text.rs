@@ -34,6 +34,19 @@ pub(super) fn one(seen: &Seen, rates: Option<&Rates>, out: &mut impl Write) -> i
         count(udp as u64),
         count(u64::from(seen.status.table_entries))
     )?;
+    if !seen.status.flow_ports.is_empty() {
+        let results = counters.answers.results().into_iter().filter(|(_, number)| *number > 0);
+        let results: Vec<String> =
+            results.map(|(name, number)| format!("{} {name}", count(number))).collect();
+        let colon = if results.is_empty() { "" } else { ": " };
+        writeln!(
+            out,
+            "  answers  {} from UDP ports {}{colon}{}",
+            count(counters.answers.heard),
+            seen.status.flow_ports,
+            results.join(", ")
+        )?;
+    }
     let share = |rate: Option<f64>| rate.map_or("-".to_owned(), percent);
     write!(out, "  packets  {}, hit rate {}", count(counters.seen()), share(counters.hit_rate()))?;
     if let Some(rates) = rates {
