@@ -90,6 +90,7 @@ fn options(asked: &checked::Replay, scenario: Scenario) -> ReplayOptions {
         spread_esp: asked.spread_esp,
         local: asked.local.clone(),
         workers: asked.workers,
+        flow_ports: asked.flow_ports,
         scenario,
         sweep_table_entries: asked.sweep.iter().map(|entries| u64::from(*entries)).collect(),
         threads: threads.min(asked.policies.len()),

@@ -6,9 +6,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use rxsteer_core::CpuSet;
 use rxsteer_core::dissect::{Mode, Options, VlanHash};
 use rxsteer_core::steer::{KernelVersion, PolicyKind};
+use rxsteer_core::{CpuSet, PortSet};
 use rxsteer_lab::consumer::Prefix;
 use rxsteer_lab::host::{Mask, rps_flow_cnt, rps_sock_flow_entries};
 use rxsteer_lab::replay::LocalRule;
@@ -134,6 +134,8 @@ pub struct Replay {
     pub local: LocalRule,
     /// Readers of each unconnected UDP port that the consumers say nothing of.
     pub workers: u32,
+    /// Unconnected UDP ports that carry flows.
+    pub flow_ports: PortSet,
     /// A capture that ends early is exit code 2.
     pub strict: bool,
     /// Form of the result.
@@ -207,6 +209,7 @@ impl TryFrom<&ReplayArgs> for Replay {
             consumers: args.consumers.clone(),
             local: local(&args.local)?,
             workers: workers.transpose()?.unwrap_or(1),
+            flow_ports: optional("--flow-ports", &args.flow_ports)?.unwrap_or_default(),
             strict: args.strict,
             form: args.output.form(),
             pretty: args.output.pretty,

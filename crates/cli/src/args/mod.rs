@@ -222,6 +222,10 @@ pub struct ReplayArgs {
     /// Readers of each unconnected UDP port [default: 1]
     #[arg(long, value_name = "COUNT", help_heading = "Consumers", allow_negative_numbers = true)]
     pub workers: Option<String>,
+    /// Unconnected UDP ports that carry flows, such as 443,10000-10100, or none; as for attach
+    /// [default: none]
+    #[arg(long, value_name = "PORTS", help_heading = "Consumers", allow_hyphen_values = true)]
+    pub flow_ports: Option<String>,
 
     /// Exit with 2 if a capture ends early
     #[arg(long, help_heading = "Output")]

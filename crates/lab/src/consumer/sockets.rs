@@ -6,7 +6,7 @@ use foldhash::fast::{FixedState, RandomState};
 use hashbrown::HashTable;
 use rxsteer_core::dissect::AddrKind;
 use rxsteer_core::steer::PortRule;
-use rxsteer_core::{CpuId, FlowHash};
+use rxsteer_core::{CpuId, FlowHash, PortSet};
 
 use super::half_open::{DATA_IN, HalfOpen, IN, OUT, SYN_IN};
 use super::scenario::{ConsumerRule, Protocol};
@@ -154,6 +154,8 @@ pub(crate) struct Sockets {
     serving: Vec<CpuId>,
     default_work_ns: u32,
     workers: u32,
+    /// Ports of unconnected sockets that carry flows, where no rule says more.
+    flow_ports: PortSet,
     limit: usize,
     slab: Vec<Socket>,
     free: Vec<u32>,
@@ -192,6 +194,7 @@ impl Sockets {
             serving: readers(host),
             default_work_ns: host.costs.work,
             workers: workers.max(1),
+            flow_ports: PortSet::EMPTY,
             limit: limit.max(1),
             slab: Vec::new(),
             free: Vec::new(),
@@ -203,6 +206,12 @@ impl Sockets {
             sent_seen: false,
             counts: Counts::default(),
         }
+    }
+
+    /// Takes these ports of unconnected sockets for such that carry flows, unless a rule says flows or
+    /// requests.
+    pub(crate) fn with_flow_ports(self, flow_ports: PortSet) -> Self {
+        Self { flow_ports, ..self }
     }
 
     /// Hears a packet to the local side and returns the socket that gets it.
@@ -309,14 +318,14 @@ impl Sockets {
 
     fn found(&self, place: u32, closes: bool) -> Found {
         let socket = &self.slab[place as usize];
+        let connected = socket.flags & CONNECTED != 0;
+        let rule = self.rules.get(socket.rule as usize).map_or(PortRule::Learn, |r| r.port_rule);
+        let is_declared = !connected && self.flow_ports.contains(socket.key.local_port);
         Found {
             socket: place,
             socket_use: socket.socket_use,
-            connected: socket.flags & CONNECTED != 0,
-            port_rule: self
-                .rules
-                .get(socket.rule as usize)
-                .map_or(PortRule::Learn, |r| r.port_rule),
+            connected,
+            port_rule: if rule == PortRule::Learn && is_declared { PortRule::Flows } else { rule },
             closes,
         }
     }

@@ -116,7 +116,8 @@ impl Front {
                 options.workers,
                 options.socket_limit,
                 options.seed,
-            ),
+            )
+            .with_flow_ports(options.flow_ports),
             fragments: options.track_fragments.then(Fragments::new),
             workers: Workers::new(options.seed),
             hasher: hasher(options.seed),

@@ -342,6 +342,7 @@ fn settings(options: &ReplayOptions) -> Settings {
         drain: options.drain,
         track_fragments: options.track_fragments,
         workers: options.workers,
+        flow_ports: options.flow_ports.to_string(),
         service: match options.service {
             ServiceKind::Engine => "engine".into(),
             ServiceKind::Instant => "instant".into(),

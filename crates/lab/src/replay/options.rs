@@ -1,5 +1,6 @@
 //! What is to be replayed, and how.
 
+use rxsteer_core::PortSet;
 use rxsteer_core::dissect::{Mode, VlanHash};
 use rxsteer_core::hash::SoftHasher;
 use rxsteer_core::steer::{KernelVersion, PolicyKind};
@@ -56,6 +57,9 @@ pub struct ReplayOptions {
     pub local: LocalRule,
     /// Readers of each unconnected UDP port that no rule says more of; at least 1.
     pub workers: u32,
+    /// Local ports of unconnected UDP sockets that carry flows, where no rule says more: as of
+    /// `rxsteer attach`, which takes the answers for what is taken here of the reads.
+    pub flow_ports: PortSet,
     /// Known consumers, and events.
     pub scenario: Scenario,
     /// Table sizes to try besides the host's own, in entries.
@@ -96,6 +100,7 @@ impl Default for ReplayOptions {
             spread_esp: false,
             local: LocalRule::Infer,
             workers: 1,
+            flow_ports: PortSet::EMPTY,
             scenario: Scenario::default(),
             sweep_table_entries: Vec::new(),
             service: ServiceKind::Engine,

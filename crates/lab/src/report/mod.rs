@@ -83,6 +83,8 @@ pub struct Settings {
     pub spread_esp: bool,
     /// Readers of each unconnected UDP port.
     pub workers: u32,
+    /// Unconnected UDP ports that carry flows, such as `443,10000-10100`, or `none`.
+    pub flow_ports: String,
     /// `engine` or `instant`: the receive engine in virtual time, or all work of a packet at once.
     pub service: String,
 }

@@ -116,6 +116,9 @@ fn modes_versions_seeds_and_workers_are_checked() {
     assert!(refusal("--seed x").contains("2^64"));
     assert!(refusal("--kernel 1.0").contains("2.6.35"));
     assert!(refusal("--workers 0").contains("1 to 4096"));
+    let ports = replay("--flow-ports 443,5000-5009").unwrap().flow_ports;
+    assert_eq!(ports.to_string(), "443,5000-5009");
+    assert!(refusal("--flow-ports quic").contains("part 1 is no port"));
 }
 
 #[test]

@@ -161,6 +161,19 @@ fn readers_are_spread_in_turn_and_groups_by_hash() {
 }
 
 #[test]
+fn a_declared_port_carries_flows_unless_its_socket_has_a_peer_or_a_rule_says_requests() {
+    let rules = "[[consumer]]\nlocal = \":53\"\nconnected = false\nport = \"requests\"\n\
+                 [[consumer]]\nlocal = \":444\"\nconnected = true\n";
+    let all = sockets(rules, 1, 100);
+    let mut all = all.with_flow_ports("53,443-444".parse().unwrap());
+    let mut notes = Vec::new();
+    let mut rule =
+        |port| all.received(&tuple(false, port, 1, 9), DATA, NEW, &mut notes).unwrap().port_rule;
+    let expected = [PortRule::Requests, PortRule::Flows, PortRule::Learn, PortRule::Learn];
+    assert_eq!([53, 443, 444, 445].map(&mut rule), expected);
+}
+
+#[test]
 fn a_rule_says_connected_cpus_and_work_and_a_migration_moves_its_threads() {
     let rule = "[[consumer]]\nprotocol = \"udp\"\nlocal = \":443\"\nconnected = true\n\
                 cpus = \"1,3\"\nwork_ns = 7\nport = \"flows\"\n";
