@@ -12,6 +12,8 @@ use crate::common::{WAIT, connected, incoming_cpu, receiver, sender};
 /// One end of a flow.
 pub(crate) enum End {
     Udp(UdpSocket),
+    /// Without a peer, and who asks there.
+    Open(UdpSocket, SocketAddr),
     Tcp(TcpStream),
 }
 
@@ -19,6 +21,9 @@ impl End {
     fn send(&mut self, number: u64) {
         match self {
             Self::Udp(socket) => assert_eq!(socket.send(&number.to_be_bytes()).unwrap(), 8),
+            Self::Open(socket, peer) => {
+                assert_eq!(socket.send_to(&number.to_be_bytes(), *peer).unwrap(), 8);
+            }
             Self::Tcp(stream) => stream.write_all(&number.to_be_bytes()).unwrap(),
         }
     }
@@ -27,6 +32,9 @@ impl End {
         let mut bytes = [0; 8];
         match self {
             Self::Udp(socket) => assert_eq!(socket.recv(&mut bytes).unwrap(), 8),
+            Self::Open(socket, peer) => {
+                assert_eq!(socket.recv_from(&mut bytes).unwrap(), (8, *peer));
+            }
             Self::Tcp(stream) => stream.read_exact(&mut bytes).unwrap(),
         }
         u64::from_be_bytes(bytes)
@@ -34,7 +42,7 @@ impl End {
 
     fn local(&self) -> SocketAddr {
         match self {
-            Self::Udp(socket) => socket.local_addr().unwrap(),
+            Self::Udp(socket) | Self::Open(socket, _) => socket.local_addr().unwrap(),
             Self::Tcp(stream) => stream.local_addr().unwrap(),
         }
     }
@@ -55,6 +63,8 @@ pub(crate) struct Word {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     pub(crate) tcp: bool,
+    /// Whether its socket has a peer.
+    pub(crate) connected: bool,
     pub(crate) local: u16,
     pub(crate) remote: u16,
     /// Each read and each send, in order of time.
@@ -86,6 +96,25 @@ pub(crate) fn udp(pair: &Pair, v6: bool, count: usize) -> Vec<(End, End)> {
         let (server, client) = connected(pair, v6);
         client.set_read_timeout(Some(WAIT)).unwrap();
         (End::Udp(server), End::Udp(client))
+    };
+    (0..count).map(flow).collect()
+}
+
+/// First of the ports of [`open`].
+const OPEN: u16 = 30_000;
+/// Those ports.
+pub(crate) const OPEN_PORTS: &str = "30000-30099";
+
+/// Makes UDP flows whose serving ends have no peer, each on a port of its own: server, client.
+pub(crate) fn open(pair: &Pair, count: u16) -> Vec<(End, End)> {
+    let flow = |n| {
+        let bind = || UdpSocket::bind((Pair::SINK_V4, OPEN + n)).unwrap();
+        let server = pair.sink.run(bind).unwrap();
+        server.set_read_timeout(Some(WAIT)).unwrap();
+        let client = sender(pair, Pair::SOURCE_V4.into(), server.local_addr().unwrap());
+        client.set_read_timeout(Some(WAIT)).unwrap();
+        let peer = client.local_addr().unwrap();
+        (End::Open(server, peer), End::Udp(client))
     };
     (0..count).map(flow).collect()
 }
@@ -173,10 +202,12 @@ fn serve(mut servers: Vec<End>, plan: &Plan<'_>, rounds: u64) -> Vec<Consumer> {
     let consumer = |end: &End| {
         let remote = match end {
             End::Udp(socket) => socket.peer_addr().unwrap(),
+            End::Open(_, peer) => *peer,
             End::Tcp(stream) => stream.peer_addr().unwrap(),
         };
         Consumer {
             tcp: end.is_tcp(),
+            connected: !matches!(end, End::Open(..)),
             local: end.local().port(),
             remote: remote.port(),
             words: Vec::new(),
@@ -192,6 +223,7 @@ fn serve(mut servers: Vec<End>, plan: &Plan<'_>, rounds: u64) -> Vec<Consumer> {
             let number = server.receive();
             assert_eq!(number, round);
             consumer.words.push(word());
+            // Of a socket without a peer the kernel does not keep it.
             if let End::Udp(socket) = server {
                 consumer.incoming.push(incoming_cpu(socket));
             }
