@@ -10,7 +10,7 @@ use rxsteer_core::cpu::CpuStates;
 use rxsteer_kernel::Settings;
 
 use super::args::AttachArgs;
-use super::given::{Given, Word};
+use super::given::{Given, Place, Word};
 use crate::args::quantity;
 
 /// The settings, and what was left out of them.
@@ -20,6 +20,9 @@ pub struct Asked {
     pub settings: Settings,
     /// CPUs that were asked for and cannot take packets, with the reasons; empty if there are none.
     pub left_out: String,
+    /// What to say of a number by itself that was typed for the CPUs, which is an id here and how many
+    /// there are in `replay`; empty if there is none.
+    pub one_cpu: String,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
     /// Where that was said: the flag, or file, line, column and key; empty if it was not.
@@ -54,7 +57,9 @@ impl Asked {
             None => typed,
         };
         if given.get("interface").is_none() {
-            return Err(Wrong(vec!["IFACE: name an interface".to_owned()]));
+            return Err(Wrong(vec![
+                "IFACE: name an interface, such as eth0 (`ip -br link` lists them)".to_owned(),
+            ]));
         }
         Self::of(&given, host)
     }
@@ -75,10 +80,13 @@ impl Asked {
         let mut wrong = Vec::new();
         let mut keep = |word: &Word, error: String| wrong.push(format!("{}: {error}", word.place));
         let mut cpus = (host.serving(), String::new());
+        let mut one_cpu = String::new();
         if let Some(word) = given.get("cpus") {
+            one_cpu = not_how_many(word);
             match usable(&word.text, host) {
                 Ok(these) => cpus = these,
-                Err(error) => keep(word, error),
+                Err(error) if one_cpu.is_empty() => keep(word, error),
+                Err(error) => keep(word, format!("{error}; {one_cpu}")),
             }
         }
         let interface = given.get("interface").map_or("", |word| &word.text);
@@ -111,13 +119,16 @@ impl Asked {
                 }
             }
         }
-        settings.all_namespaces = given.is_on("all-namespaces");
-        for (key, into) in [("ports", &mut settings.ports), ("shed", &mut settings.shed)] {
+        for (key, into) in [
+            ("all-namespaces", &mut settings.all_namespaces),
+            ("ports", &mut settings.ports),
+            ("shed", &mut settings.shed),
+        ] {
             match given.get(key).map(|word| (word, word.text.as_str())) {
                 None => {}
-                Some((_, "on")) => *into = true,
-                Some((_, "off")) => *into = false,
-                Some((word, _)) => keep(word, "there are on, off".to_owned()),
+                Some((_, "on" | "true")) => *into = true,
+                Some((_, "off" | "false")) => *into = false,
+                Some((word, _)) => keep(word, "there are on, off (or true, false)".to_owned()),
             }
         }
         if let Some(word) = given.get("flow-ports") {
@@ -135,7 +146,7 @@ impl Asked {
             }
         }
         if wrong.is_empty() {
-            Ok(Self { settings, left_out: cpus.1, metrics, metrics_place })
+            Ok(Self { settings, left_out: cpus.1, one_cpu, metrics, metrics_place })
         } else {
             Err(Wrong(wrong))
         }
@@ -168,6 +179,20 @@ fn usable(asked: &str, host: &CpuStates) -> Result<(CpuSet, String), String> {
         return Err(refusal.to_string());
     }
     Ok((usable.cpus, usable.dropped.to_string()))
+}
+
+/// Returns what to say where a number by itself was typed for CPUs: it names one, and here how many was
+/// probably meant. In a file it is a text then, as an error asks for.
+fn not_how_many(word: &Word) -> String {
+    match (&word.place, word.text.parse::<u16>()) {
+        (Place::Flag(_), Ok(number @ 2..)) => {
+            format!(
+                "{number} means CPU {number} alone, the first {number} CPUs are 0-{}",
+                number - 1
+            )
+        }
+        _ => String::new(),
+    }
 }
 
 fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
@@ -230,7 +255,13 @@ mod tests {
         let cpus = CpuSet::from_list("0-2").unwrap();
         assert_eq!(plain.settings, Settings::new("eth0", cpus));
         assert_eq!((plain.left_out.as_str(), plain.metrics), ("", None));
-        assert_eq!(asked(&AttachArgs::default(), "").unwrap_err(), "IFACE: name an interface");
+        let one = asked(&AttachArgs { cpus: Some("2".into()), ..eth0() }, "").unwrap();
+        assert_eq!(one.settings.cpus, CpuSet::from_list("2").unwrap());
+        assert_eq!(one.one_cpu, "2 means CPU 2 alone, the first 2 CPUs are 0-1");
+        assert_eq!(
+            asked(&AttachArgs::default(), "").unwrap_err(),
+            "IFACE: name an interface, such as eth0 (`ip -br link` lists them)"
+        );
     }
 
     #[test]
@@ -242,7 +273,7 @@ mod tests {
             ..AttachArgs::default()
         };
         let file = "interface = 'eth1'\nmode = 'native'\npolicy = 'rps'\nqsize = 5\n\
-                    table-entries = '8k'\ncpus = '1,3,9'\nall-namespaces = true\nports = 'off'\n\
+                    table-entries = '8k'\ncpus = '1,3,9'\nall-namespaces = true\nports = false\n\
                     flow-ports = [443, '5000-5009']\n";
         let Asked { settings, left_out, .. } = asked(&args, file).unwrap();
         assert_eq!((settings.interface.as_str(), settings.mode), ("eth1", Mode::Skb));
@@ -265,6 +296,12 @@ mod tests {
         assert!(wrong(|a| a.cpus = Some("1-".into())).starts_with("--cpus: "));
         let said = wrong(|a| a.flow_ports = Some("443,quic".into()));
         assert!(said.starts_with("--flow-ports: part 2 is no port"), "{said}");
+        let many = wrong(|a| a.cpus = Some("4".into()));
+        assert!(many.ends_with("; 4 means CPU 4 alone, the first 4 CPUs are 0-3"), "{many}");
+        assert_eq!(
+            wrong(|a| a.ports = Some("1".into())),
+            "--ports: there are on, off (or true, false)"
+        );
         assert!(wrong(|a| a.mode = Some("hw".into())).ends_with("there are auto, native, skb"));
         // loxilb-io/loxilb#661: refused here, never by the kernel.
         for (packets, said) in [

@@ -38,7 +38,13 @@ pub fn run_check_config(args: &CheckConfigArgs, terminal: &Terminal) -> anyhow::
     let mut out = terminal.results();
     writeln!(out, "{} may be used; on this host it comes to:", args.file.display())?;
     for (key, value) in keys_of(&asked.settings) {
-        if !value.is_empty() {
+        if value.is_empty() {
+            continue;
+        }
+        let room = asked.settings.table_room();
+        if key == "table-entries" && value != room.to_string() {
+            writeln!(out, "  {key:<15} {value}, rounded up to {room}")?;
+        } else {
             writeln!(out, "  {key:<15} {value}")?;
         }
     }

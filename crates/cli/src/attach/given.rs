@@ -15,24 +15,28 @@ use super::args::AttachArgs;
 /// What a key of the file may hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
-    /// A text, a number, or a list of these.
+    /// A text or a number.
     Word,
-    /// `true` or `false`.
+    /// A list of CPUs: a text, or a list of texts and numbers. A number by itself could be how many.
+    Cpus,
+    /// A text, a number, or a list of these: a number is the port.
+    Ports,
+    /// `true` or `false`, or the words `on` and `off`.
     Switch,
 }
 
 /// The keys of the file.
 pub(super) const KEYS: [(&str, Kind); 11] = [
     ("interface", Kind::Word),
-    ("cpus", Kind::Word),
+    ("cpus", Kind::Cpus),
     ("mode", Kind::Word),
     ("policy", Kind::Word),
     ("table-entries", Kind::Word),
     ("qsize", Kind::Word),
     ("all-namespaces", Kind::Switch),
-    ("ports", Kind::Word),
-    ("flow-ports", Kind::Word),
-    ("shed", Kind::Word),
+    ("ports", Kind::Switch),
+    ("flow-ports", Kind::Ports),
+    ("shed", Kind::Switch),
     ("metrics", Kind::Word),
 ];
 
@@ -67,7 +71,7 @@ impl fmt::Display for Place {
 /// A word and its place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Word {
-    /// The word; `true` for a switch that is on.
+    /// The word; `on` or `off` for a switch of a file.
     pub(super) text: String,
     /// Where it stands.
     pub(super) place: Place,
@@ -80,7 +84,7 @@ pub(super) struct Given(BTreeMap<&'static str, Word>);
 impl Given {
     /// Takes what was typed.
     pub(super) fn from_args(args: &AttachArgs) -> Self {
-        let is_on = |switch: bool| switch.then(|| "true".to_owned());
+        let is_on = |switch: bool| switch.then(|| "on".to_owned());
         let typed = [
             ("interface", args.interface.clone()),
             ("cpus", args.cpus.clone()),
@@ -133,7 +137,7 @@ impl Given {
                 Ok(text) => {
                     words.insert(key, Word { text, place });
                 }
-                Err(expected) => wrong.push(format!("{place}: must be {expected}")),
+                Err(why) => wrong.push(format!("{place}: {why}")),
             }
         }
         if wrong.is_empty() { Ok(Self(words)) } else { Err(wrong) }
@@ -152,32 +156,49 @@ impl Given {
         debug_assert!(KEYS.iter().any(|(this, _)| *this == key), "{key} is not a key");
         self.0.get(key)
     }
-
-    /// Returns whether a switch is on.
-    pub(super) fn is_on(&self, key: &str) -> bool {
-        self.get(key).is_some_and(|word| word.text == "true")
-    }
 }
 
-/// Returns a value as it would be typed, or what it should have been.
-fn word(value: &DeValue<'_>, kind: Kind) -> Result<String, &'static str> {
-    const WORD: &str = "a text or a number";
-    match (kind, value) {
-        (Kind::Switch, DeValue::Boolean(on)) => Ok(on.to_string()),
-        (Kind::Switch, _) => Err("true or false"),
-        (Kind::Word, DeValue::String(text)) => Ok(text.to_string()),
-        (Kind::Word, DeValue::Integer(number)) => {
+/// Returns a value as it would be typed, or what is wrong with it.
+fn word(value: &DeValue<'_>, kind: Kind) -> Result<String, String> {
+    let word = |value: &DeValue<'_>| match value {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) => {
             let number = i64::from_str_radix(number.as_str(), number.radix());
-            number.map(|number| number.to_string()).map_err(|_| "a number of at most 63 bits")
+            number.map(|number| number.to_string()).map_err(|_| "must be of at most 63 bits".into())
         }
-        (Kind::Word, DeValue::Array(list)) => {
-            let words = list.iter().map(|value| match value.get_ref() {
-                DeValue::Array(_) => Err("a text, a number, or a list of these"),
-                value => word(value, kind),
-            });
-            Ok(words.collect::<Result<Vec<_>, _>>()?.join(","))
+        _ => Err("must be a text or a number".to_owned()),
+    };
+    match (kind, value) {
+        (Kind::Switch, DeValue::Boolean(on)) => Ok(if *on { "on" } else { "off" }.to_owned()),
+        (Kind::Switch, DeValue::String(text)) if matches!(&**text, "on" | "off") => {
+            Ok(text.to_string())
         }
-        (Kind::Word, _) => Err(WORD),
+        (Kind::Switch, _) => Err("must be true or false, or \"on\" or \"off\"".to_owned()),
+        (Kind::Cpus, DeValue::Integer(_)) => {
+            let number = word(value)?;
+            Err(match number.parse::<u16>() {
+                Ok(count @ 2..) => format!(
+                    "the number {number} could be which CPU or how many: write \"{number}\" for CPU \
+                     {number} alone, \"0-{}\" for the first {count}",
+                    count - 1
+                ),
+                Ok(_) => format!("must be a text: \"{number}\" for CPU {number}"),
+                Err(_) => format!("there is no CPU {number}"),
+            })
+        }
+        (Kind::Cpus, DeValue::Array(list)) => {
+            let words = list.iter().map(|value| word(value.get_ref()));
+            let words = words.collect::<Result<Vec<_>, _>>();
+            Ok(words.map_err(|_| "must be a text or a list of texts and numbers")?.join(","))
+        }
+        (Kind::Cpus, DeValue::String(text)) => Ok(text.to_string()),
+        (Kind::Cpus, _) => Err("must be a text such as \"0-3,8\", or a list".to_owned()),
+        (Kind::Ports, DeValue::Array(list)) => {
+            let words = list.iter().map(|value| word(value.get_ref()));
+            let words = words.collect::<Result<Vec<_>, _>>();
+            Ok(words.map_err(|_| "must be a text, a number, or a list of these")?.join(","))
+        }
+        (Kind::Word | Kind::Ports, value) => word(value),
     }
 }
 
@@ -225,7 +246,7 @@ mod tests {
         assert_eq!(
             wrong("mode = true\nall-namespaces = 'yes'\n"),
             [
-                "x.toml:2:18: all-namespaces: must be true or false",
+                "x.toml:2:18: all-namespaces: must be true or false, or \"on\" or \"off\"",
                 "x.toml:1:8: mode: must be a text or a number"
             ]
         );
@@ -241,7 +262,35 @@ mod tests {
         let word = |key| given.get(key).map(|word| word.text.as_str());
         assert_eq!((word("qsize"), word("cpus")), (Some("1024"), Some("0,2-3")));
         assert_eq!((word("table-entries"), word("mode")), (Some("8k"), None));
-        assert!(!given.is_on("all-namespaces"));
+        assert_eq!(word("all-namespaces"), Some("off"));
+    }
+
+    #[test]
+    fn a_number_of_cpus_is_refused_with_both_things_that_it_could_mean() {
+        assert_eq!(
+            wrong("cpus = 4"),
+            [
+                "x.toml:1:8: cpus: the number 4 could be which CPU or how many: write \"4\" for CPU 4 alone, \
+              \"0-3\" for the first 4"
+            ]
+        );
+        assert_eq!(wrong("cpus = 0"), ["x.toml:1:8: cpus: must be a text: \"0\" for CPU 0"]);
+        assert_eq!(wrong("cpus = -1"), ["x.toml:1:8: cpus: there is no CPU -1"]);
+    }
+
+    #[test]
+    fn a_switch_takes_both_spellings_and_nothing_else() {
+        for (text, on) in [("true", "on"), ("'on'", "on"), ("false", "off"), ("'off'", "off")] {
+            for key in ["ports", "shed", "all-namespaces"] {
+                let text = format!("{key} = {text}");
+                let given = Given::from_toml(Path::new("x.toml"), &text).unwrap();
+                assert_eq!(given.get(key).map(|word| word.text.as_str()), Some(on), "{text}");
+            }
+        }
+        for text in ["ports = 1", "shed = 'yes'", "shed = 'true'", "ports = ['on']"] {
+            let said = wrong(text).remove(0);
+            assert!(said.ends_with("must be true or false, or \"on\" or \"off\""), "{said}");
+        }
     }
 
     #[test]
@@ -264,7 +313,8 @@ mod tests {
                 .get_arguments()
                 .find(|flag| flag.get_long() == Some(key) || flag.get_id().as_str() == key);
             let takes_value = flag.unwrap().get_action().takes_values();
-            assert_eq!(takes_value, kind == Kind::Word, "{key}");
+            let is_switch = kind == Kind::Switch && key == "all-namespaces";
+            assert_eq!(takes_value, !is_switch, "{key}");
         }
     }
 }

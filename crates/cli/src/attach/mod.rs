@@ -39,10 +39,13 @@ use crate::terminal::Terminal;
 /// Wrong usage, and the step that failed.
 pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
     let host = host_cpus().context("cannot ask for the CPUs of this host")?;
-    let Asked { settings, left_out, metrics, metrics_place } =
+    let Asked { settings, left_out, one_cpu, metrics, metrics_place } =
         Asked::new(args, &host, read_bounded)?;
     if !left_out.is_empty() {
         terminal.note(format_args!("--cpus: {left_out}"));
+    }
+    if !one_cpu.is_empty() {
+        terminal.note(format_args!("--cpus: {one_cpu}"));
     }
     if args.check {
         return check::run(&settings, args.json, terminal);
@@ -82,7 +85,7 @@ pub fn run(args: &AttachArgs, terminal: &Terminal) -> anyhow::Result<Exit> {
         attachment.mode(),
         settings.policy.name(),
         settings.cpus.list(),
-        settings.table_entries
+        settings.table_room()
     );
     let is_heard = attachment.hears_close() || settings.policy.name() != "flow-aware";
     let place = Place::new(metrics, server, inbox.sender())?;
@@ -119,7 +122,7 @@ fn keys_of(settings: &Settings) -> Vec<(String, String)> {
         ("policy", settings.policy.name().to_owned()),
         ("table-entries", settings.table_entries.to_string()),
         ("qsize", settings.queue_packets.to_string()),
-        ("all-namespaces", settings.all_namespaces.to_string()),
+        ("all-namespaces", on_or_off(settings.all_namespaces)),
         ("ports", on_or_off(settings.ports)),
         ("flow-ports", settings.flow_ports.to_string()),
         ("shed", on_or_off(settings.shed)),

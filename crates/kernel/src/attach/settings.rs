@@ -170,11 +170,16 @@ impl Settings {
         self.policy == LivePolicy::FlowAware && !self.flow_ports.is_empty()
     }
 
+    /// Returns the flows for which each table has room: what was asked for, rounded up to a power of
+    /// two.
+    pub fn table_room(&self) -> u32 {
+        let (least, most) = (*Self::ALLOWED_ENTRIES.start(), *Self::ALLOWED_ENTRIES.end());
+        self.table_entries.clamp(least, most).next_power_of_two()
+    }
+
     /// Returns the buckets of each table.
     pub(super) fn buckets(&self) -> u32 {
-        let (least, most) = (*Self::ALLOWED_ENTRIES.start(), *Self::ALLOWED_ENTRIES.end());
-        let ways = rxsteer_core::table::WAYS as u32;
-        self.table_entries.clamp(least, most).next_power_of_two() / ways
+        self.table_room() / rxsteer_core::table::WAYS as u32
     }
 }
 

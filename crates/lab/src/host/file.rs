@@ -118,7 +118,16 @@ fn states(source: Source<'_>, file: &HostFile) -> Result<CpuStates, ConfigError>
             Cpus::Count(n) => {
                 return Err(source.refuse(given, format!("{n} CPUs: allowed are 1 to 4096")));
             }
-            Cpus::List(list) => set(source, given, list)?,
+            Cpus::List(list) => match list.trim().parse::<u16>() {
+                Ok(number @ 2..) => {
+                    let message = format!(
+                        "the text \"{number}\" could be how many or which CPU: write {number}, without \
+                         quotes, for {number} CPUs, \"{number}-{number}\" for CPU {number} alone"
+                    );
+                    return Err(source.refuse(given, message));
+                }
+                _ => set(source, given, list)?,
+            },
         },
     };
     let mut states = CpuStates { possible, online: possible, isolated: CpuSet::EMPTY };

@@ -91,6 +91,11 @@ fn cpu_ids_may_have_gaps() {
 fn a_refused_file_names_line_key_and_what_is_allowed() {
     let cases = [
         ("cpus = 0\n", "h:1:8: cpus: 0 CPUs: allowed are 1 to 4096"),
+        (
+            "cpus = \"16\"\n",
+            "h:1:8: cpus: the text \"16\" could be how many or which CPU: write 16, without quotes, for 16 \
+             CPUs, \"16-16\" for CPU 16 alone",
+        ),
         ("cpus = 4\nonline = \"2-9\"\n", "h:2:10: online: 4-9 are not among"),
         ("cpus = 4\nisolated = \"0-3\"\n", "h:2:12: isolated: no CPU is left"),
         ("cpus = 4\ncaches = [\"0-1\", \"1-2\"]\n", "1 are in an earlier group"),
