@@ -106,7 +106,9 @@ fn rates_are_what_happened_between_two_looks() {
         assert_eq!(one["rates"]["hit_rate"], Value::Null);
     }
     let text = inside(&pair, "status --watch 0.1 -n 1").out;
-    assert!(text.contains("; now 0/s, -\n") && text.contains("processed/s"), "{text}");
+    // No table was asked in that time: there is no share of what it knew.
+    assert!(text.contains("; now 0/s\n") && text.contains("processed/s"), "{text}");
+    assert!(text.contains("\n  settings ports on, shed on\n"), "{text}");
     let wrong = inside(&pair, "status --watch 0");
     assert_eq!((wrong.code, wrong.err.contains("0 is not from 0.1 to")), (2, true), "{wrong:?}");
     assert!(inside(&pair, "status lo").out.starts_with("nothing is attached to lo "));
@@ -226,8 +228,17 @@ fn what_cannot_be_attached_is_told_by_its_flag() {
     let said = rxsteer("attach eth0 --policy rfs");
     assert_eq!(said.code, 2);
     assert!(said.err.contains("--policy: there are flow-aware, rps, none"), "{said:?}");
-    assert_eq!(rxsteer("detach").code, 2);
+    let said = rxsteer("detach");
+    assert_eq!((said.code, said.err.contains("<IFACE|--all>")), (2, true), "{said:?}");
     assert_eq!(rxsteer("detach eth0 --all").code, 2);
+}
+
+#[test]
+fn of_an_interface_that_is_not_there_nothing_else_is_said() {
+    let said = rxsteer("attach no-such-device --check");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("there is no interface no-such-device"), "{said:?}");
+    assert!(!said.out.contains("RPS"), "{said:?}");
 }
 
 #[test]
@@ -240,6 +251,16 @@ fn a_file_of_settings_is_checked_without_attaching() {
     assert!(said.out.starts_with("x.toml may be used; on this host it comes to:\n"), "{said:?}");
     assert!(said.out.contains("\n  qsize           256\n"), "{said:?}");
     assert!(said.out.contains("\n  metrics         127.0.0.1:9477\n"), "{said:?}");
+    write("cpus = '0'\ntable-entries = 1000\nports = false\nshed = 'off'\n");
+    let said = rxsteer_in(&dir, &["check-config", "x.toml"], &[]);
+    assert!(said.out.contains("\n  table-entries   1000, rounded up to 1024\n"), "{said:?}");
+    assert!(said.out.ends_with("\n  ports           off\n  shed            off\n"), "{said:?}");
+    write("cpus = 4\n");
+    let said = rxsteer_in(&dir, &["check-config", "x.toml"], &[]);
+    assert_eq!(
+        (said.code, said.err.contains("x.toml:1:8: cpus: the number 4 could be")),
+        (1, true)
+    );
     write("qsizes = 5\nmode = 'fast'\n\n[eth0]\n");
     let said = rxsteer_in(&dir, &["check-config", "x.toml"], &[]);
     assert_eq!((said.code, said.out.as_str()), (1, ""));

@@ -14,11 +14,18 @@ use clap_complete::Shell;
 pub use lab::{LabListArgs, LabRunArgs, LabShowArgs, LabVerb};
 pub use quantity::{QuantityError, quantity};
 
+// A paragraph is a line: clap breaks it for the width of the terminal.
 const AFTER_HELP: &str = "\
-Exit codes: 0 all went well; 1 an error; 2 wrong usage, or --strict and a capture that ends early.
-A fault inside a capture is an error; the result of the packets before it is printed all the same.
-Results go to the standard output, messages to the standard error. An interrupt (Ctrl-C) during a
-replay prints the result so far and exits with 1; a second one ends at once, with 130.";
+Results go to the standard output, messages to the standard error.
+
+Exit codes: 0 all went well; 1 an error; 2 wrong usage.";
+
+const CAPTURE_HELP: &str = "\
+Results go to the standard output, messages to the standard error. A fault inside a capture is an error; \
+the result of the packets before it is printed all the same. An interrupt (Ctrl-C) ends the reading, \
+with the result so far and exit code 1; a second one ends at once, with 130.
+
+Exit codes: 0 all went well; 1 an error; 2 wrong usage, or --strict and a capture that ends early.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,13 +53,15 @@ pub struct Cli {
 #[derive(Args, Clone, Debug, Default)]
 pub struct Global {
     /// No colours; the environment variable NO_COLOR says the same [default: colours on a terminal]
-    #[arg(long, global = true, help_heading = "Output")]
+    #[arg(long, global = true, help_heading = "Output", display_order = 900)]
     pub no_color: bool,
-    /// Show more: rows in which every policy has 0, all readers of a port
+    /// Show more of a replay: rows in which every policy has 0, all readers of a port; other commands
+    /// have nothing more to show
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
+    #[arg(display_order = 901)]
     pub verbose: u8,
     /// Say nothing on the standard error but errors; no progress bar
-    #[arg(short, long, global = true, help_heading = "Output")]
+    #[arg(short, long, global = true, help_heading = "Output", display_order = 902)]
     pub quiet: bool,
 }
 
@@ -60,10 +69,10 @@ pub struct Global {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Verb {
     /// Replay captures on a modelled host under several policies, compare, and recommend
-    #[command(after_help = AFTER_HELP, after_long_help = format!("{EXAMPLES}\n\n{AFTER_HELP}"))]
+    #[command(after_help = CAPTURE_HELP, after_long_help = format!("{EXAMPLES}\n\n{CAPTURE_HELP}"))]
     Replay(Box<ReplayArgs>),
     /// Show what is read of each packet: layers, flow key, class, hash, flow; one line each
-    #[command(after_help = AFTER_HELP)]
+    #[command(after_help = CAPTURE_HELP)]
     Flows(FlowsArgs),
     /// Run experiments: workloads and hosts of public discussions, beside their published figures
     #[command(subcommand, after_help = AFTER_HELP)]
@@ -76,7 +85,7 @@ pub enum Verb {
     #[cfg(target_os = "linux")]
     #[command(after_help = crate::attach::args::ATTACH_HELP)]
     Attach(Box<crate::attach::args::AttachArgs>),
-    /// Let an interface go that some rxsteer steers, and wait until it is
+    /// Stop steering an interface, and wait until nothing is attached to it
     #[cfg(target_os = "linux")]
     #[command(after_help = crate::attach::args::DETACH_HELP)]
     Detach(crate::attach::args::DetachArgs),
@@ -103,8 +112,8 @@ pub enum Verb {
 /// Which captures to read.
 #[derive(Args, Clone, Debug, Default)]
 pub struct InputArgs {
-    /// Captures: pcap or pcapng, plain, gzip or zstd; several are merged by time; - is stdin; replay
-    /// without one takes the built-in sample
+    /// Captures: pcap or pcapng, plain, gzip or zstd; several are merged by time; - is the standard
+    /// input. Without one, replay takes its built-in sample; flows needs one
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
     /// The same, as tcpdump takes it; may be given several times
@@ -178,8 +187,8 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub hash: HashArgs,
 
-    /// CPUs of the host: a number (16) or a list of ids (0-3,8); a word is taken as --rps-cpus
-    /// [default: 8]
+    /// CPUs of the host: how many (16 means CPUs 0 to 15), or a list of ids (0-3,8); a word is taken as
+    /// --rps-cpus [default: 8]
     #[arg(
         long,
         value_name = "CPUS",

@@ -4,30 +4,36 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+// A paragraph is a line: clap breaks it for the width of the terminal.
 pub(crate) const ATTACH_HELP: &str = "\
-The interface is steered while this command runs; it ends with Ctrl-C, SIGTERM or `rxsteer detach`, and
-whatever ends it, packets flow as without it from then on and nothing stays attached. SIGHUP reads the
-file of --config again; without one it ends the command. Needs root, or CAP_NET_ADMIN, CAP_BPF and
+The interface is steered while this command runs; it ends with Ctrl-C, SIGTERM or `rxsteer detach`, and \
+whatever ends it, packets flow as without it from then on and nothing stays attached. SIGHUP reads the \
+file of --config again; without one it ends the command. Needs root, or CAP_NET_ADMIN, CAP_BPF and \
 CAP_PERFMON.
-Exit codes: 0 it was attached and told to end, or --check found nothing in the way; 1 an error, also if
+
+Exit codes: 0 it was attached and told to end, or --check found nothing in the way; 1 an error, also if \
 the interface goes away; 2 wrong usage.";
 
 pub(crate) const DETACH_HELP: &str = "\
-Asks the process that steers the interface to end, and waits until nothing is attached any more. One that
+Asks the process that steers the interface to end, and waits until nothing is attached any more. One that \
 does not listen gets SIGTERM. After a kill nothing is left to detach, and that is said.
+
 Exit codes: 0 nothing is attached now; 1 an error.";
 
 pub(crate) const STATUS_HELP: &str = "\
-Shows the interfaces of this network namespace that some rxsteer steers now. Needs root, or CAP_SYS_ADMIN;
+Shows the interfaces of this network namespace that some rxsteer steers now. Needs root, or CAP_SYS_ADMIN; \
 without it only what the processes say of themselves is shown.
+
 Exit codes: 0 all went well, also if nothing is attached; 1 an error, also if not all can be seen.";
 
 pub(crate) const RELOAD_HELP: &str = "\
 Does what SIGHUP does, and says what came of it. Settings that are wrong change nothing.
+
 Exit codes: 0 the settings of the file are in force; 1 they are not, or nothing is attached.";
 
 pub(crate) const CHECK_CONFIG_HELP: &str = "\
 Says what is wrong in the file, with line and column; if all is well, what it comes to on this host.
+
 Exit codes: 0 it may be used; 1 it may not.";
 
 /// What `attach` is told.
@@ -36,8 +42,8 @@ pub struct AttachArgs {
     /// Interface whose packets are steered
     #[arg(value_name = "IFACE")]
     pub interface: Option<String>,
-    /// CPUs that may take packets: all, housekeeping (without isolated ones) or a list such as 0-3,8
-    /// [default: housekeeping]
+    /// CPUs that may take packets: all, housekeeping (without isolated ones) or a list of ids such as
+    /// 0-3,8; 4 is CPU 4 alone, not four CPUs [default: housekeeping]
     #[arg(long, value_name = "CPUS", allow_negative_numbers = true)]
     pub cpus: Option<String>,
     /// Where the program runs: native (in the driver), skb (in the network stack), or auto: native if
@@ -47,8 +53,9 @@ pub struct AttachArgs {
     /// What decides: flow-aware, rps (by hash alone) or none (count only) [default: flow-aware]
     #[arg(short, long, value_name = "NAME")]
     pub policy: Option<String>,
-    /// Flows that each of the two tables, TCP's and UDP's, can hold, such as 64k, at most 16M; some 180
-    /// bytes of kernel memory each, with what is kept of their sockets [default: 64k]
+    /// Flows that each of the two tables, TCP's and UDP's, can hold, such as 64k, at most 16M, rounded up
+    /// to a power of two; some 180 bytes of kernel memory each, with what is kept of their sockets
+    /// [default: 64k]
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub table_entries: Option<String>,
     /// Packets that may wait for one CPU, 1 to 16384 [default: 2048]
@@ -90,9 +97,10 @@ pub struct AttachArgs {
 
 /// What `detach` is told.
 #[derive(Args, Clone, Debug, Default)]
+#[group(required = true, multiple = false)]
 pub struct DetachArgs {
     /// Interface that is to be let go
-    #[arg(value_name = "IFACE", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "IFACE")]
     pub interface: Option<String>,
     /// All interfaces of this network namespace that some rxsteer steers
     #[arg(long)]

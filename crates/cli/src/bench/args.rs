@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 pub(crate) const AFTER_HELP: &str = "\
-Exit codes: 0 all went well; 1 an error, such as a missing privilege, or packets that no counter
-explains; 2 wrong usage. Results go to the standard output; messages, and a line each second, to the
-standard error. Without an address, all happens in network namespaces that are made for it and removed
-again, and needs root. What a killed run left behind is removed by the next one.";
+Without an address, all happens in network namespaces that are made for it and removed again, and needs \
+root. What a killed run left behind is removed by the next one. Results go to the standard output; \
+messages, and a line each second, to the standard error.
+
+Exit codes: 0 all went well; 1 an error, such as a missing privilege, or packets that no counter \
+explains; 2 wrong usage.";
 
 /// The verbs of `bench`.
 #[derive(Clone, Debug, Subcommand)]

@@ -3,19 +3,19 @@
 use std::io::{self, Write};
 
 use rxsteer_core::steer::Reason;
+use rxsteer_core::{CpuId, CpuSet};
 use rxsteer_kernel::{KernelSteering, Status, Weight};
 
 use super::{Hidden, Rates, Seen, came_in, spread};
 use crate::attach::check::word;
 use crate::attach::control::About;
-use crate::render::numbers::{count, percent};
+use crate::render::numbers::{count, percent, plural};
 
 /// Writes what is told of one interface.
 pub(super) fn one(seen: &Seen, rates: Option<&Rates>, out: &mut impl Write) -> io::Result<()> {
     let Status { on, counters, .. } = &seen.status;
-    let cpus: Vec<String> = seen.status.cpus.iter().map(ToString::to_string).collect();
     let (interface, mode, id) = (&on.interface, on.mode, on.id);
-    writeln!(out, "{interface}  {mode} mode, program {id}, CPUs {}", cpus.join(","))?;
+    writeln!(out, "{interface}  {mode} mode, program {id}, {}", cpus(&seen.status.cpus))?;
     match &seen.about {
         Some(about) => process(about, out)?,
         None => {
@@ -47,16 +47,15 @@ pub(super) fn one(seen: &Seen, rates: Option<&Rates>, out: &mut impl Write) -> i
             results.join(", ")
         )?;
     }
-    let share = |rate: Option<f64>| rate.map_or("-".to_owned(), percent);
-    write!(out, "  packets  {}, hit rate {}", count(counters.seen()), share(counters.hit_rate()))?;
+    write!(out, "  packets  {}{}", count(counters.seen()), hit_rate(counters.hit_rate()))?;
     if let Some(rates) = rates {
-        write!(out, "; now {}/s, {}", whole(rates.packets), share(rates.hit_rate))?;
+        write!(out, "; now {}/s{}", whole(rates.packets), hit_rate(rates.hit_rate))?;
     }
     writeln!(out)?;
     for reason in Reason::ALL {
         let packets = counters.reason(reason);
         if packets > 0 {
-            write!(out, "    {:<8} {:>15}", reason.name(), count(packets))?;
+            write!(out, "    {:<8} {:>15}", reason.name().replace('_', " "), count(packets))?;
             if let Some(rates) = rates {
                 write!(out, " {:>12}/s", whole(rates.reasons[reason.index()]))?;
             }
@@ -68,6 +67,20 @@ pub(super) fn one(seen: &Seen, rates: Option<&Rates>, out: &mut impl Write) -> i
         writeln!(out, "  {}  {}: {}", word(finding.weight), finding.about, finding.text)?;
     }
     Ok(())
+}
+
+/// Returns the CPUs as a list.
+fn cpus(cpus: &[CpuId]) -> String {
+    let cpus: CpuSet = cpus.iter().copied().collect();
+    if cpus.is_empty() {
+        return "no CPUs: it only counts".to_owned();
+    }
+    format!("CPUs {}", cpus.list())
+}
+
+/// Returns the share of known flows; nothing if no table was asked, for then there is no such share.
+fn hit_rate(rate: Option<f64>) -> String {
+    rate.map_or_else(String::new, |rate| format!(", hit rate {}", percent(rate)))
 }
 
 /// Writes what is told of an interface whose program cannot be seen.
@@ -92,7 +105,7 @@ fn process(about: &About, out: &mut impl Write) -> io::Result<()> {
     };
     write!(
         out,
-        "  process  {}, version {}, attached for {}, policy {}, queues of {}",
+        "  process  {}, version {}, attached for {}, policy {}, queues of {} packets",
         about.pid,
         about.version,
         duration(about.uptime_s),
@@ -103,11 +116,13 @@ fn process(about: &About, out: &mut impl Write) -> io::Result<()> {
         write!(out, ", metrics at {metrics}")?;
     }
     writeln!(out)?;
+    writeln!(out, "  settings ports {}, shed {}", value("ports"), value("shed"))?;
     if let Some(config) = &about.config {
         let (taken, failed) = (about.reloads, about.reloads_failed);
         write!(out, "  config   {}", config.display())?;
         if taken + failed > 0 {
-            write!(out, ", read again {} times, {failed} of them refused", taken + failed)?;
+            let times = plural(taken + failed, "time");
+            write!(out, ", read again {times}, refused {}", plural(failed, "time"))?;
         }
         writeln!(out)?;
     }
@@ -133,7 +148,10 @@ fn kernel(kernel: &KernelSteering, out: &mut impl Write) -> io::Result<()> {
         let queues = kernel.rfs_queue_entries.iter().filter(|entries| **entries > 0).count();
         let rfs = match (kernel.rfs_entries, queues) {
             (0, _) | (_, 0) => "off".to_owned(),
-            (entries, queues) => format!("{} entries, {queues} queues", count(entries.into())),
+            (entries, queues) => {
+                let queues = plural(queues as u64, "queue");
+                format!("{} entries, {queues}", count(entries.into()))
+            }
         };
         let threaded = kernel.threaded.map_or("not there", switch);
         write!(out, "RPS {rps}; RFS {rfs}; threaded NAPI {threaded}; ")?;
@@ -214,6 +232,14 @@ fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_there_is_nothing_of_is_not_shown_as_a_number_or_an_empty_list() {
+        assert_eq!(hit_rate(None), "");
+        assert_eq!(hit_rate(Some(0.0)), ", hit rate 0.0 %");
+        assert_eq!(cpus(&[]), "no CPUs: it only counts");
+        assert_eq!(cpus(&[0, 1, 2, 8].map(CpuId)), "CPUs 0-2,8");
+    }
 
     #[test]
     fn times_are_told_by_their_two_largest_units() {
