@@ -615,7 +615,7 @@ fn the_unit_of_the_service_says_what_the_command_does() {
         assert_eq!(value(key), "CAP_NET_ADMIN CAP_BPF CAP_PERFMON");
     }
     for key in ["ExecStart", "ExecReload"] {
-        let line = value(key).replace("/usr/bin/rxsteer ", "").replace("%i", "eth0");
+        let line = value(key).replace("/usr/local/bin/rxsteer ", "").replace("%i", "eth0");
         let words: Vec<&str> = line.split(' ').collect();
         // Every word is one that the command knows, by its own help.
         let help = rxsteer(&format!("{} --help", words[0]));
@@ -630,7 +630,7 @@ fn the_unit_of_the_service_says_what_the_command_does() {
     }
     // The program of ExecStart must be there; the one under test is.
     let dir = scratch("unit");
-    let here = unit.replace("/usr/bin/rxsteer", env!("CARGO_BIN_EXE_rxsteer"));
+    let here = unit.replace("/usr/local/bin/rxsteer", env!("CARGO_BIN_EXE_rxsteer"));
     let file = dir.join("rxsteer@eth0.service");
     std::fs::write(&file, here).unwrap();
     let output = Command::new("systemd-analyze").arg("verify").arg(&file).output().unwrap();

@@ -3,8 +3,9 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use rxsteer_core::steer::{Class, Reason};
 use rxsteer_lab::consumer::Scenario;
 use rxsteer_lab::experiment::{Experiment, MEASURES, SHIPPED};
 use rxsteer_lab::host::Host;
@@ -131,6 +132,89 @@ fn every_key_of_the_json_is_documented() {
         }
     }
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn reasons_and_classes_are_listed_as_they_are_spelt_in_every_output() {
+    let text = document("docs/json-schema.md");
+    let row =
+        text.lines().find(|line| line.starts_with("| `reasons` | packets by reason")).unwrap();
+    let lists: Vec<&str> = row.split('(').skip(1).map(|s| s.split(')').next().unwrap()).collect();
+    let listed = |list: &str| -> Vec<String> {
+        list.split(", ").map(|word| word.trim_matches('`').to_owned()).collect()
+    };
+    assert_eq!(listed(lists[0]), Reason::ALL.map(Reason::name));
+    assert_eq!(listed(lists[1]), Class::ALL.map(Class::name));
+    let words = Reason::ALL.map(Reason::name).into_iter().chain(Class::ALL.map(Class::name));
+    for word in words {
+        assert!(word.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{word}");
+    }
+}
+
+/// clap breaks lines for the width of the terminal: a text that is broken already is broken twice.
+#[test]
+fn paragraphs_of_help_texts_are_not_broken() {
+    fn look(command: &clap::Command, seen: &mut usize) {
+        for text in [command.get_after_help(), command.get_after_long_help()].into_iter().flatten()
+        {
+            let text = text.to_string();
+            for paragraph in text.split("\n\n").filter(|text| !text.starts_with("Examples:")) {
+                assert!(!paragraph.contains('\n'), "{}: {paragraph}", command.get_name());
+                *seen += 1;
+            }
+        }
+        command.get_subcommands().for_each(|verb| look(verb, seen));
+    }
+    let mut seen = 0;
+    look(&<rxsteer::args::Cli as clap::CommandFactory>::command(), &mut seen);
+    assert!(seen > 20, "{seen}");
+}
+
+/// A link to another file, or to a heading of it, leads there.
+#[test]
+fn every_relative_link_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(root.join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "md"))
+        .collect();
+    files.extend(
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|f| root.join(f)),
+    );
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for file in &files {
+        let text = std::fs::read_to_string(file).unwrap();
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            if link.contains("://") || link.contains('\n') {
+                continue;
+            }
+            seen += 1;
+            let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { file.clone() } else { file.with_file_name(path) };
+            let leads = target.exists()
+                && (heading.is_empty() || headings(&target).iter().any(|this| this == heading));
+            if !leads {
+                wrong.push(format!("{}: {link}", file.display()));
+            }
+        }
+    }
+    assert!(seen > 40, "{seen}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Returns the names that GitHub gives to the headings of a file.
+fn headings(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let titles = text.lines().filter(|line| line.starts_with('#'));
+    titles
+        .map(|line| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            let kept =
+                title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
 }
 
 /// Run with `RXSTEER_UPDATE=1` to write the lines of today into the README.
