@@ -254,7 +254,11 @@ fn a_file_of_settings_is_checked_without_attaching() {
     write("cpus = '0'\ntable-entries = 1000\nports = false\nshed = 'off'\n");
     let said = rxsteer_in(&dir, &["check-config", "x.toml"], &[]);
     assert!(said.out.contains("\n  table-entries   1000, rounded up to 1024\n"), "{said:?}");
-    assert!(said.out.ends_with("\n  ports           off\n  shed            off\n"), "{said:?}");
+    assert!(
+        said.out
+            .ends_with("\n  ports           off\n  flow-ports      none\n  shed            off\n"),
+        "{said:?}"
+    );
     write("cpus = 4\n");
     let said = rxsteer_in(&dir, &["check-config", "x.toml"], &[]);
     assert_eq!(
