@@ -98,6 +98,12 @@ impl Toolchain {
         for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN", "RUSTFLAGS"] {
             cargo.env_remove(name);
         }
+        // The profile of the manifest alone decides on the object, whatever the outer build is told.
+        for (name, _) in env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"CARGO_PROFILE_") {
+                cargo.env_remove(name);
+            }
+        }
         cargo
             .args(["build", "--quiet", "--release", "--locked", "-Z", "build-std=core"])
             .args(["--target", TARGET, "--manifest-path"])
