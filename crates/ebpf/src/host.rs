@@ -166,7 +166,9 @@ impl Host for MapHost {
     /// What was taken waits no longer, whether it is done or not.
     #[inline(always)]
     fn waiting(&self, cpu: CpuId) -> u32 {
-        word(cpu, cpu_state::TAIL).wrapping_sub(word(cpu, cpu_state::TAKEN))
+        let waiting = word(cpu, cpu_state::TAIL).wrapping_sub(word(cpu, cpu_state::TAKEN));
+        // Between the two loads the CPU may have taken more than were there at the first.
+        if (waiting as i32) < 0 { 0 } else { waiting }
     }
 }
 
