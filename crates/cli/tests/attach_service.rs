@@ -63,8 +63,7 @@ fn a_killed_process_leaves_nothing_to_detach_and_its_socket_is_taken_away() {
     // The kernel closes what a process held as part of its end, some of it a moment later.
     let said = until(|| inside(&pair, "detach rx0"), |said| said.out.contains("nothing to do"));
     assert_eq!(said.code, 0, "{said:?}");
-    assert_eq!(sockets(&pair), left, "nobody has taken it away yet");
-    // Another interface's process takes it away.
+    // Another interface's process takes it away, if none of another test has by now.
     let _steering = Steering::new(&pair.sink, "attach lo --mode skb", |_| {});
     let now = until(|| sockets(&pair), |sockets| *sockets != left);
     assert!(!now.contains(&left[0]), "{now:?}");
