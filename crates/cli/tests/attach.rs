@@ -108,7 +108,7 @@ fn rates_are_what_happened_between_two_looks() {
     let text = inside(&pair, "status --watch 0.1 -n 1").out;
     // No table was asked in that time: there is no share of what it knew.
     assert!(text.contains("; now 0/s\n") && text.contains("processed/s"), "{text}");
-    assert!(text.contains("\n  settings ports on, shed on\n"), "{text}");
+    assert!(text.contains("\n  settings ports on, shed on, beside on\n"), "{text}");
     let wrong = inside(&pair, "status --watch 0");
     assert_eq!((wrong.code, wrong.err.contains("0 is not from 0.1 to")), (2, true), "{wrong:?}");
     assert!(inside(&pair, "status lo").out.starts_with("nothing is attached to lo "));
@@ -256,7 +256,7 @@ fn a_file_of_settings_is_checked_without_attaching() {
     assert!(said.out.contains("\n  table-entries   1000, rounded up to 1024\n"), "{said:?}");
     assert!(
         said.out
-            .ends_with("\n  ports           off\n  flow-ports      none\n  shed            off\n"),
+            .ends_with("\n  ports           off\n  flow-ports      none\n  shed            off\n  beside          on\n"),
         "{said:?}"
     );
     write("cpus = 4\n");

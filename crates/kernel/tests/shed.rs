@@ -316,18 +316,19 @@ fn an_overloaded_reader_is_shed_for_and_reads_as_much() {
     assert!(off.iter().all(|round| round.shed == 0), "{off:?}");
 }
 
-/// A reader and the source share a CPU with the packets, all as busy as can be: the packets go beside.
+/// A reader that works on each datagram gets more than it can take, on the CPU to which its packets go: they
+/// go beside, at least for a trial, and come home when there is little to do.
 #[test]
 fn packets_go_beside_a_reader_that_cannot_carry_them_and_come_home() {
     let test = "packets_go_beside_a_reader_that_cannot_carry_them_and_come_home";
     let Some(mut rig) = rig(test, 2, |settings| settings.beside = true) else { return };
     let (socket, source) = unconnected(&rig, Pair::SINK_V4);
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    let home = rig.cpus[0];
+    let [home, other] = [rig.cpus[0], rig.cpus[1]];
     let [is_over, is_calm] = [const { AtomicBool::new(false) }; 2];
     let is_beside = std::thread::scope(|scope| {
         scope.spawn(|| {
-            pin_thread(home).unwrap();
+            pin_thread(other).unwrap();
             while !is_over.load(Ordering::Acquire) {
                 let _ = source.send(&[0; 20]);
                 if is_calm.load(Ordering::Acquire) {
@@ -338,7 +339,10 @@ fn packets_go_beside_a_reader_that_cannot_carry_them_and_come_home() {
         scope.spawn(|| {
             pin_thread(home).unwrap();
             while !is_over.load(Ordering::Acquire) {
-                let _ = socket.recv(&mut [0; 64]);
+                if socket.recv(&mut [0; 64]).is_ok() {
+                    let begin = Instant::now();
+                    while begin.elapsed() < Duration::from_micros(30) {}
+                }
             }
         });
         let mut wait_for = |is_beside: bool| {
@@ -346,7 +350,7 @@ fn packets_go_beside_a_reader_that_cannot_carry_them_and_come_home() {
             loop {
                 let before = rig.attachment.counters().unwrap().reason(Reason::Beside);
                 std::thread::sleep(Duration::from_millis(120));
-                rig.attachment.maintain();
+                rig.attachment.relieve();
                 let after = rig.attachment.counters().unwrap().reason(Reason::Beside);
                 if (after > before + 20) == is_beside {
                     return true;
@@ -358,16 +362,11 @@ fn packets_go_beside_a_reader_that_cannot_carry_them_and_come_home() {
         };
         let went = wait_for(true);
         is_calm.store(true, Ordering::Release);
-        // What others do on these CPUs is not for this test to say: only what was placed must return.
-        let came = !went || wait_for(false);
+        let came = went && wait_for(false);
         is_over.store(true, Ordering::Release);
         [went, came]
     });
     let counters = settled(&rig);
     assert_sums(&counters);
-    if is_beside[0] {
-        assert!(is_beside[1], "{counters:?}");
-    } else {
-        eprintln!("skipped {test}: the other CPU never had time to spare");
-    }
+    assert_eq!(is_beside, [true; 2], "{counters:?}");
 }

@@ -130,7 +130,8 @@ fn mixed(requests: RrSpec, first: CpuId, second: CpuId) -> MixedSpec {
 fn overload(peers: Vec<SocketAddr>, first: CpuId, second: CpuId, time: Duration) -> Workload {
     let to = Pair::SINK_V4.into();
     let traffic = Traffic { flows: FLOWS, ..Traffic::new(to, PORT) };
-    let until = Until { duration: time / 2, count: u64::MAX };
+    // A trial of a CPU beside the reader's takes some tenths of a second: what holds is what it ends in.
+    let until = Until { duration: time * 2, count: u64::MAX };
     Workload::Overload(OverloadSpec {
         sink: SinkSpec {
             peers,

@@ -24,7 +24,8 @@ processed beside its source, and the reader has a CPU to itself: that is the spl
 const TAIL: &str = "\
 ## What two CPUs cannot show
 
-With two CPUs, of which one sends, there is no third to put packets beside a reader on. The experiment
+With two CPUs, of which one sends, packets beside a reader are packets beside the source, in a thread that
+takes its time; there is no third CPU. The experiment
 [attach-overload](experiments.md#attach-overload) has the same situation on 8 and 16 CPUs in the lab.
 
 ## What the program itself costs

@@ -176,6 +176,7 @@ fn look_after(mut attachment: Attachment, over: &AtomicBool) -> Attachment {
     let mut last = Instant::now();
     while !over.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
+        attachment.relieve();
         if last.elapsed() >= UPKEEP {
             attachment.maintain();
             last = Instant::now();

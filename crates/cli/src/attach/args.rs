@@ -75,12 +75,16 @@ pub struct AttachArgs {
     /// Drop early, in XDP, what its UDP socket has no room for: on or off [default: on]
     #[arg(long, value_name = "SWITCH")]
     pub shed: Option<String>,
+    /// Send the packets of a CPU that does not get through to a CPU beside it, while a trial shows that
+    /// more is read so: on or off [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    pub beside: Option<String>,
     /// Serve metrics for Prometheus there, at /metrics: 127.0.0.1:9477, or :9477 for all
     /// addresses [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<String>,
     /// The same settings as TOML, one key a flag: interface, cpus, mode, policy, table-entries, qsize,
-    /// all-namespaces, ports, flow-ports, shed, metrics; a flag goes before it
+    /// all-namespaces, ports, flow-ports, shed, beside, metrics; a flag goes before it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// Take over from the rxsteer that steers the interface now, without a gap and with its counters;

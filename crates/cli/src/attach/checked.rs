@@ -123,6 +123,7 @@ impl Asked {
             ("all-namespaces", &mut settings.all_namespaces),
             ("ports", &mut settings.ports),
             ("shed", &mut settings.shed),
+            ("beside", &mut settings.beside),
         ] {
             match given.get(key).map(|word| (word, word.text.as_str())) {
                 None => {}
@@ -274,11 +275,11 @@ mod tests {
         };
         let file = "interface = 'eth1'\nmode = 'native'\npolicy = 'rps'\nqsize = 5\n\
                     table-entries = '8k'\ncpus = '1,3,9'\nall-namespaces = true\nports = false\n\
-                    flow-ports = [443, '5000-5009']\n";
+                    flow-ports = [443, '5000-5009']\nbeside = 'off'\n";
         let Asked { settings, left_out, .. } = asked(&args, file).unwrap();
         assert_eq!((settings.interface.as_str(), settings.mode), ("eth1", Mode::Skb));
         assert_eq!((settings.policy, settings.all_namespaces), (LivePolicy::Rps, true));
-        assert_eq!((settings.ports, settings.shed), (false, true));
+        assert_eq!((settings.ports, settings.shed, settings.beside), (false, true, false));
         assert_eq!(settings.flow_ports.to_string(), "443,5000-5009");
         assert_eq!((settings.queue_packets, settings.table_entries), (1024, 8192));
         assert_eq!(settings.cpus, CpuSet::from_list("1").unwrap());

@@ -26,7 +26,7 @@ pub(super) enum Kind {
 }
 
 /// The keys of the file.
-pub(super) const KEYS: [(&str, Kind); 11] = [
+pub(super) const KEYS: [(&str, Kind); 12] = [
     ("interface", Kind::Word),
     ("cpus", Kind::Cpus),
     ("mode", Kind::Word),
@@ -37,6 +37,7 @@ pub(super) const KEYS: [(&str, Kind); 11] = [
     ("ports", Kind::Switch),
     ("flow-ports", Kind::Ports),
     ("shed", Kind::Switch),
+    ("beside", Kind::Switch),
     ("metrics", Kind::Word),
 ];
 
@@ -96,6 +97,7 @@ impl Given {
             ("ports", args.ports.clone()),
             ("flow-ports", args.flow_ports.clone()),
             ("shed", args.shed.clone()),
+            ("beside", args.beside.clone()),
             ("metrics", args.metrics.clone()),
         ];
         let words = typed
@@ -281,7 +283,7 @@ mod tests {
     #[test]
     fn a_switch_takes_both_spellings_and_nothing_else() {
         for (text, on) in [("true", "on"), ("'on'", "on"), ("false", "off"), ("'off'", "off")] {
-            for key in ["ports", "shed", "all-namespaces"] {
+            for key in ["ports", "shed", "beside", "all-namespaces"] {
                 let text = format!("{key} = {text}");
                 let given = Given::from_toml(Path::new("x.toml"), &text).unwrap();
                 assert_eq!(given.get(key).map(|word| word.text.as_str()), Some(on), "{text}");

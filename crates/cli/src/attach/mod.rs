@@ -126,6 +126,7 @@ fn keys_of(settings: &Settings) -> Vec<(String, String)> {
         ("ports", on_or_off(settings.ports)),
         ("flow-ports", settings.flow_ports.to_string()),
         ("shed", on_or_off(settings.shed)),
+        ("beside", on_or_off(settings.beside)),
     ];
     pairs.map(|(key, value)| (key.to_owned(), value)).into()
 }

@@ -32,6 +32,8 @@ use crate::{Exit, interrupt};
 
 /// How long the loop rests at most.
 const TURN: Duration = Duration::from_millis(500);
+/// The same, if it looks whether a CPU is overloaded.
+const SHORT_TURN: Duration = Duration::from_millis(50);
 /// How often the tables are looked after.
 const UPKEEP: Duration = Duration::from_secs(2);
 /// How often the service manager is told what happens.
@@ -219,9 +221,10 @@ impl<'a> Service<'a> {
     fn serve(&mut self) -> End {
         let mut upkeep = Instant::now();
         let mut told = Instant::now();
-        let turn = self.notifier.watchdog().map_or(TURN, |most| TURN.min(most / 3));
+        let most = self.notifier.watchdog().map_or(TURN, |most| TURN.min(most / 3));
         loop {
             self.notifier.alive();
+            let turn = if self.attachment.settings().beside { most.min(SHORT_TURN) } else { most };
             match self.inbox.receiver.recv_timeout(turn) {
                 Ok(message) => {
                     if let Some(end) = self.take(message) {
@@ -231,6 +234,7 @@ impl<'a> Service<'a> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return End::Told(None),
             }
+            self.attachment.relieve();
             if upkeep.elapsed() >= UPKEEP {
                 upkeep = Instant::now();
                 self.attachment.maintain();

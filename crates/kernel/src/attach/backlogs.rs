@@ -18,7 +18,7 @@ use rxsteer_core::{CpuId, CpuSet};
 use rxsteer_ebpf::{cpu_state, map, program};
 
 use super::AttachError;
-use super::beside::{self, Beside};
+use super::beside::{self, Beside, Work};
 use super::cpus::make_even;
 use super::generation::{MapFds, Programs};
 use super::maps::in_map;
@@ -77,17 +77,28 @@ impl Backlogs {
         Ok(this)
     }
 
-    /// Sends the packets of CPUs that cannot carry them beside, and home again; `refused` is how many
-    /// were refused or lost since start.
-    pub(super) fn relieve(&mut self, refused: u64) {
+    /// Returns whether it is time to look who is overloaded.
+    pub(super) fn may_relieve(&self) -> bool {
+        self.beside.is_due(Instant::now())
+    }
+
+    /// Sends the packets of CPUs that cannot carry them beside, and home again.
+    pub(super) fn relieve(&mut self, work: Work) {
         let mut cpus = beside::times();
         cpus.retain(|cpu, _| self.open.contains(CpuId(*cpu)));
         for (cpu, times) in &mut cpus {
             times.taken = self.word(CpuId(*cpu), cpu_state::TAKEN);
         }
         let now = Instant::now();
-        for (cpu, to) in self.beside.look(now, &cpus, refused, beside::share_cache) {
+        for (cpu, to) in self.beside.look(now, &cpus, work, beside::share_cache) {
             self.set_beside(cpu, to);
+        }
+    }
+
+    /// Brings home all that is beside.
+    pub(super) fn come_home(&mut self) {
+        for cpu in self.beside.end() {
+            self.set_beside(cpu, None);
         }
     }
 

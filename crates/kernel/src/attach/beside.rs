@@ -1,14 +1,16 @@
-//! Beside, not on: packets for a CPU that cannot carry its readers and their packets go to a CPU beside it.
+//! Beside, not on: packets for a CPU that cannot carry its readers and their packets go to a CPU beside it,
+//! if that has been tried and gets more done.
 //!
-//! At each look, at least [`WINDOW`] apart, a CPU is *over* if it was busy for nearly all of the time
-//! since the last one, took packets, and packets were refused or lost meanwhile. Two looks over in a row
-//! send the packets of its flows and ports to the CPU with the most time free that shares a cache and
-//! has [`ROOM`] percent free. They come home when the CPU would have most of its time free for many looks
-//! and nothing was refused; and when the other CPU is overwhelmed in turn, after which it is not tried
-//! again for a while.
+//! Looks are at least [`WINDOW`] apart. A CPU is *over* if it was busy for nearly all of the time since the
+//! last look and took packets, and packets were shed or lost meanwhile. Two looks over in a row begin a trial: the packets of its flows and ports go
+//! to the CPU with the most time free that shares its last cache. What sockets did altogether, their reads
+//! and sends, is counted before and after; if it has not grown by [`GAIN`], the packets come home, and the
+//! next trial for that CPU is later each time. What is kept is questioned in turn: the packets come home
+//! for a trial, rarer each time, and stay there if as much is done so. They also come home when the CPU has
+//! most of its time free for some looks.
 //!
-//! Always true: a CPU has at most one beside it, which takes packets; what is placed changes at most once
-//! in two looks.
+//! Always true: a CPU has at most one beside it, which takes packets and is not relieved itself; there is
+//! one trial at a time.
 //! Elsewhere: the order of flows that go there and back (`rxsteer_core::steer`).
 
 use std::collections::BTreeMap;
@@ -18,19 +20,27 @@ use std::time::{Duration, Instant};
 use rxsteer_core::{CpuId, CpuSet};
 
 /// Least time between two looks.
-const WINDOW: Duration = Duration::from_millis(100);
+const WINDOW: Duration = Duration::from_millis(50);
 /// Percent of its time that a CPU has free at most if it is over.
 const BUSY: u64 = 5;
-/// Percent that a CPU beside must have free.
-const ROOM: u64 = 40;
+/// Packets that a CPU takes at least between two looks if it is over.
+const TAKES: u64 = 50;
 /// Percent that a CPU must have free for its packets to come home.
 const LIGHT: u64 = 60;
-/// Looks over in a row before packets go, or come home from a CPU that is overwhelmed.
+/// Looks over in a row before a trial.
 const OVER: u32 = 2;
 /// Light looks in a row before packets come home.
 const CALM: u32 = 5;
-/// Looks after a failure before a CPU is tried for again.
-const PAUSE: u32 = 30;
+/// Looks after a change in which flows move, and then those in which it shows what it is worth.
+const SETTLES: u32 = 1;
+const SHOWS: u32 = 2;
+/// Percent of what was done before that must be done with packets beside.
+const GAIN: u64 = 110;
+/// Percent of what was done with packets beside that must be done with them at home again.
+const LOSS: u64 = 95;
+/// Looks between two trials for a CPU: first, and at most.
+const PAUSE: u32 = 40;
+const LONGEST_PAUSE: u32 = 1200;
 
 /// What a CPU did since start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -44,18 +54,59 @@ pub(super) struct Times {
 }
 
 /// What one CPU is like, over several looks.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Home {
     to: Option<CpuId>,
     over: u32,
     calm: u32,
+    /// Looks until the next trial, and how many they will be after it.
     pause: u32,
+    next_pause: u32,
+}
+
+impl Default for Home {
+    fn default() -> Self {
+        Self { to: None, over: 0, calm: 0, pause: 0, next_pause: PAUSE }
+    }
+}
+
+impl Home {
+    /// Sets the time until the next trial; the one after it is later.
+    fn wait(&mut self) {
+        self.pause = self.next_pause;
+        self.next_pause = (self.next_pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// What came of packets since start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Work {
+    /// What sockets did, their reads and sends.
+    pub(super) done: u64,
+    /// Packets that were shed, or lost on the way to a CPU.
+    pub(super) refused: u64,
+}
+
+/// A change whose worth is looked at.
+#[derive(Debug)]
+struct Trial {
+    cpu: u16,
+    /// Where its packets went before.
+    former: Option<CpuId>,
+    /// What was done before, a second.
+    before: u64,
+    looks: u32,
+    /// What was done in the looks that show.
+    sum: u64,
 }
 
 /// Who is beside whom.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     homes: BTreeMap<u16, Home>,
+    trial: Option<Trial>,
+    /// What was done between the last looks, a second; the latest first.
+    rates: [u64; OVER as usize],
     last: Option<Look>,
 }
 
@@ -63,77 +114,155 @@ pub(super) struct Beside {
 struct Look {
     at: Instant,
     cpus: BTreeMap<u16, Times>,
-    refused: u64,
+    work: Work,
+}
+
+/// What a CPU did between two looks.
+#[derive(Clone, Copy, Debug)]
+struct Did {
+    /// Percent of its time that nobody wanted.
+    free: u64,
+    /// Packets that it took.
+    taken: u64,
 }
 
 impl Beside {
+    /// Returns whether the last look is long enough ago.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.last.as_ref().is_none_or(|last| now.duration_since(last.at) >= WINDOW)
+    }
+
+    /// Forgets all; returns the CPUs that had one beside them.
+    pub(super) fn end(&mut self) -> Vec<CpuId> {
+        let homes = std::mem::take(self).homes;
+        homes.iter().filter(|(_, home)| home.to.is_some()).map(|(cpu, _)| CpuId(*cpu)).collect()
+    }
+
     /// Looks at the CPUs that take packets; returns the changes: a CPU, and which is beside it now.
     ///
-    /// `refused` counts the packets that were refused or lost since start.
     pub(super) fn look(
         &mut self,
         now: Instant,
         cpus: &BTreeMap<u16, Times>,
-        refused: u64,
+        Work { done, refused }: Work,
         shares: impl Fn(CpuId, CpuId) -> bool,
     ) -> Vec<(CpuId, Option<CpuId>)> {
-        if self.last.as_ref().is_some_and(|last| now.duration_since(last.at) < WINDOW) {
+        if !self.is_due(now) {
             return Vec::new();
         }
-        let look = Look { at: now, cpus: cpus.clone(), refused };
+        let look = Look { at: now, cpus: cpus.clone(), work: Work { done, refused } };
         let Some(last) = self.last.replace(look) else { return Vec::new() };
-        let has_refused = refused > last.refused;
-        let free: BTreeMap<u16, (u64, bool)> = cpus
+        let has_refused = refused > last.work.refused;
+        let ms = now.duration_since(last.at).as_millis().max(1) as u64;
+        let rate = done.saturating_sub(last.work.done).saturating_mul(1000) / ms;
+        self.rates.rotate_right(1);
+        self.rates[0] = rate;
+        let did: BTreeMap<u16, Did> = cpus
             .iter()
             .filter_map(|(cpu, times)| {
                 let was = last.cpus.get(cpu)?;
-                let all = times.all.saturating_sub(was.all);
                 let free = times.free.saturating_sub(was.free) * 100;
-                Some((*cpu, (free.checked_div(all)?, times.taken > was.taken)))
+                let free = free.checked_div(times.all.saturating_sub(was.all))?;
+                Some((*cpu, Did { free, taken: times.taken.saturating_sub(was.taken) }))
             })
             .collect();
+
+        let mut changes = self.leave_those_that_are_gone(cpus);
+        if let Some(trial) = self.trial.take() {
+            changes.extend(self.judge(trial, rate));
+            return changes;
+        }
+        let before = self.rates.iter().sum::<u64>() / self.rates.len() as u64;
+        for (&cpu, did_here) in &did {
+            let others_to: Vec<CpuId> = self.homes.values().filter_map(|home| home.to).collect();
+            let relieves = others_to.contains(&CpuId(cpu));
+            let free_to_relieve = |other: &u16| {
+                self.homes.get(other).is_none_or(|home| home.to.is_none())
+                    && !others_to.contains(&CpuId(*other))
+            };
+            let target = did
+                .iter()
+                .filter(|(other, _)| {
+                    **other != cpu && free_to_relieve(other) && shares(CpuId(cpu), CpuId(**other))
+                })
+                .max_by_key(|(_, did)| did.free)
+                .map(|(other, _)| CpuId(*other));
+            let home = self.homes.entry(cpu).or_default();
+            home.pause = home.pause.saturating_sub(1);
+            let is_over =
+                has_refused && did_here.free <= BUSY && did_here.taken >= TAKES && !relieves;
+            home.over = if home.to.is_none() && is_over { home.over + 1 } else { 0 };
+            home.calm = if home.to.is_some() && did_here.free >= LIGHT { home.calm + 1 } else { 0 };
+            if home.calm >= CALM {
+                *home = Home::default();
+                changes.push((CpuId(cpu), None));
+                continue;
+            }
+            let is_due = home.pause == 0 && (home.to.is_some() || home.over >= OVER);
+            if !is_due || self.trial.is_some() {
+                continue;
+            }
+            let former = home.to;
+            let to = if former.is_none() { target } else { None };
+            if to != former {
+                home.to = to;
+                home.over = 0;
+                self.trial = Some(Trial { cpu, former, before, looks: 0, sum: 0 });
+                changes.push((CpuId(cpu), to));
+            }
+        }
+        changes
+    }
+
+    /// Forgets CPUs that take packets no more, and brings home what went to them.
+    fn leave_those_that_are_gone(
+        &mut self,
+        cpus: &BTreeMap<u16, Times>,
+    ) -> Vec<(CpuId, Option<CpuId>)> {
         let mut changes = Vec::new();
         self.homes.retain(|cpu, home| {
-            let stays = free.contains_key(cpu);
-            if !stays && home.to.is_some() {
+            let stays = cpus.contains_key(cpu);
+            if home.to.is_some_and(|to| !stays || !cpus.contains_key(&to.0)) {
+                home.to = None;
                 changes.push((CpuId(*cpu), None));
             }
             stays
         });
-        for (&cpu, &(percent, took)) in &free {
-            let home = self.homes.entry(cpu).or_default();
-            home.pause = home.pause.saturating_sub(1);
-            let before = home.to;
-            match home.to.map(|to| free.get(&to.0)) {
-                None => {
-                    let over = percent <= BUSY && took && has_refused;
-                    home.over = if over { home.over + 1 } else { 0 };
-                    if home.over >= OVER && home.pause == 0 {
-                        let others = free.iter().filter(|(other, (percent, _))| {
-                            **other != cpu && *percent >= ROOM && shares(CpuId(cpu), CpuId(**other))
-                        });
-                        home.to =
-                            others.max_by_key(|(_, (p, _))| *p).map(|(other, _)| CpuId(*other));
-                    }
-                }
-                // It takes packets no more.
-                Some(None) => home.to = None,
-                Some(Some((other, _))) => {
-                    home.calm = if percent >= LIGHT && !has_refused { home.calm + 1 } else { 0 };
-                    let over = *other <= BUSY && percent >= ROOM && has_refused;
-                    home.over = if over { home.over + 1 } else { 0 };
-                    if home.calm >= CALM || home.over >= OVER {
-                        home.pause = if home.over >= OVER { PAUSE } else { 0 };
-                        home.to = None;
-                    }
-                }
-            }
-            if home.to != before {
-                (home.over, home.calm) = (0, 0);
-                changes.push((CpuId(cpu), home.to));
-            }
+        let is_changed = |trial: &Trial| {
+            let gone = |cpu: CpuId| !cpus.contains_key(&cpu.0);
+            gone(CpuId(trial.cpu))
+                || trial.former.is_some_and(gone)
+                || changes.iter().any(|(cpu, _)| cpu.0 == trial.cpu)
+        };
+        if self.trial.as_ref().is_some_and(is_changed) {
+            self.trial = None;
         }
         changes
+    }
+
+    /// Goes on with a trial; returns a change if it is over and not worth it.
+    fn judge(&mut self, mut trial: Trial, rate: u64) -> Option<(CpuId, Option<CpuId>)> {
+        trial.looks += 1;
+        if trial.looks > SETTLES {
+            trial.sum = trial.sum.saturating_add(rate);
+        }
+        if trial.looks < SETTLES + SHOWS {
+            self.trial = Some(trial);
+            return None;
+        }
+        let wanted = if trial.former.is_none() { GAIN } else { LOSS };
+        let after = trial.sum / u64::from(SHOWS);
+        let is_worth_it = after.saturating_mul(100) >= trial.before.saturating_mul(wanted);
+        let home = self.homes.entry(trial.cpu).or_default();
+        if is_worth_it {
+            // What was decided the other way so far begins anew.
+            home.next_pause = PAUSE;
+            home.wait();
+            return None;
+        }
+        home.to = trial.former;
+        home.wait();
+        Some((CpuId(trial.cpu), trial.former))
     }
 }
 
@@ -170,52 +299,118 @@ pub(super) fn share_cache(one: CpuId, other: CpuId) -> bool {
 mod tests {
     use super::*;
 
-    /// Two CPUs over looks of 100 ticks: percent free of each, and whether packets were refused.
-    fn run(looks: &[(u64, u64, bool)]) -> Vec<Option<u16>> {
+    /// Two CPUs over looks of 100 ticks, of which CPU 0 takes the packets: percent free of each, and what
+    /// sockets do in a look with packets at home and beside.
+    struct Rig {
+        beside: Beside,
+        cpus: BTreeMap<u16, Times>,
+        now: Instant,
+        work: Work,
+        /// Packets refused in each look.
+        refuses: u64,
+        to: Option<u16>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let cpus = BTreeMap::from([(0, Times::default()), (1, Times::default())]);
+            let mut beside = Beside::default();
+            let now = Instant::now();
+            beside.look(now, &cpus, Work::default(), |_, _| true);
+            Self { beside, cpus, now, work: Work::default(), refuses: 1, to: None }
+        }
+
+        /// Returns which CPU is beside CPU 0 after each of some looks.
+        fn looks(&mut self, count: usize, free: [u64; 2], done: [u64; 2]) -> Vec<Option<u16>> {
+            let look = |_| {
+                self.now += WINDOW;
+                for (cpu, percent) in (0..).zip(free) {
+                    let times: &mut Times = self.cpus.entry(cpu).or_default();
+                    times.free += percent;
+                    times.all += 100;
+                    times.taken += if cpu == 0 { TAKES } else { 0 };
+                }
+                self.work.done += done[usize::from(self.to.is_some())];
+                self.work.refused += self.refuses;
+                for (cpu, to) in self.beside.look(self.now, &self.cpus, self.work, |_, _| true) {
+                    assert_eq!(cpu, CpuId(0));
+                    self.to = to.map(|cpu| cpu.0);
+                }
+                self.to
+            };
+            (0..count).map(look).collect()
+        }
+    }
+
+    #[test]
+    fn packets_stay_beside_while_more_is_done_so_and_come_home_when_it_is_calm() {
+        let mut rig = Rig::new();
+        let told = rig.looks(30, [0, 0], [1000, 1500]);
+        assert_eq!(told[0], None);
+        assert_eq!(told[1..], [Some(1); 29]);
+        let told = rig.looks(6, [80, 60], [100, 100]);
+        assert_eq!(told[3..], [Some(1), None, None]);
+    }
+
+    #[test]
+    fn what_does_not_get_more_done_is_taken_back_and_tried_again_later_each_time() {
+        let mut rig = Rig::new();
+        // 9 % more is too little.
+        let told = rig.looks(600, [0, 50], [1000, 1090]);
+        let begins: Vec<usize> =
+            (1..told.len()).filter(|at| told[*at].is_some() && told[at - 1].is_none()).collect();
+        assert!(begins.len() >= 3, "{begins:?}");
+        assert_eq!(begins[0], 1);
+        let waits: Vec<usize> = begins.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(waits.is_sorted_by(|a, b| b - a >= 40), "{waits:?}");
+        let beside = told.iter().filter(|to| to.is_some()).count();
+        assert_eq!(beside, begins.len() * (SETTLES + SHOWS) as usize);
+    }
+
+    #[test]
+    fn what_is_kept_is_questioned() {
+        let mut rig = Rig::new();
+        rig.looks(20, [0, 0], [1000, 1500]);
+        assert_eq!(rig.to, Some(1));
+        // It came to be of no use: as much would be done at home.
+        let told = rig.looks(100, [0, 0], [1000, 1000]);
+        let home = told.iter().position(Option::is_none).expect("it is tried at home");
+        assert!(told[home..home + PAUSE as usize].iter().all(Option::is_none), "{told:?}");
+
+        let mut rig = Rig::new();
+        rig.looks(20, [0, 0], [1000, 1500]);
+        let told = rig.looks(200, [0, 0], [1000, 1500]);
+        let at_home = told.iter().filter(|to| to.is_none()).count();
+        assert!((1..=9).contains(&at_home), "{told:?}");
+    }
+
+    #[test]
+    fn only_a_busy_cpu_that_takes_packets_and_does_not_get_through_is_relieved() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.looks(20, [BUSY + 1, 90], [1000, 9000]), [None; 20]);
+        rig.refuses = 0;
+        assert_eq!(rig.looks(20, [0, 90], [1000, 9000]), [None; 20]);
         let mut beside = Beside::default();
-        let mut cpus = BTreeMap::from([(0, Times::default()), (1, Times::default())]);
-        let (mut now, mut refused, mut to) = (Instant::now(), 0, None);
-        beside.look(now, &cpus, 0, |_, _| true);
-        let step = |&(free, other, refuses): &(u64, u64, bool)| {
+        let (mut now, mut cpus) = (Instant::now(), BTreeMap::new());
+        for look in 0..20 {
+            for cpu in 0..2 {
+                cpus.insert(cpu, Times { free: 0, all: look * 100, taken: look * (TAKES - 1) });
+            }
+            let work = Work { done: look * 1000, refused: look };
+            assert!(beside.look(now, &cpus, work, |_, _| true).is_empty());
             now += WINDOW;
-            for (cpu, percent) in [(0, free), (1, other)] {
-                let times: &mut Times = cpus.entry(cpu).or_default();
-                times.free += percent;
-                times.all += 100;
-                times.taken += u64::from(cpu == 0);
-            }
-            refused += u64::from(refuses);
-            for (cpu, beside) in beside.look(now, &cpus, refused, |_, _| true) {
-                assert_eq!(cpu, CpuId(0));
-                to = beside.map(|cpu| cpu.0);
-            }
-            to
-        };
-        looks.iter().map(step).collect()
+        }
     }
 
     #[test]
-    fn two_looks_over_send_packets_beside_and_calm_brings_them_home() {
-        let mut looks = vec![(0, 90, true), (0, 90, true), (10, 30, false)];
-        looks.extend([(80, 60, false); 5]);
-        let told = run(&looks);
-        assert_eq!(told, [None, Some(1), Some(1), Some(1), Some(1), Some(1), Some(1), None]);
-    }
-
-    #[test]
-    fn a_busy_cpu_that_refuses_nothing_and_one_without_room_beside_it_keep_their_packets() {
-        assert_eq!(run(&[(0, 90, false); 5]), [None; 5]);
-        assert_eq!(run(&[(0, 39, true); 5]), [None; 5]);
-        assert_eq!(run(&[(0, 90, true), (50, 90, true), (0, 90, true)]), [None; 3]);
-    }
-
-    #[test]
-    fn a_cpu_that_is_overwhelmed_gives_back_and_is_not_tried_at_once() {
-        let mut looks = vec![(0, 90, true), (0, 90, true), (50, 0, true), (50, 0, true)];
-        looks.extend([(0, 90, true); 29]);
-        let told = run(&looks);
-        assert_eq!(told[1..4], [Some(1), Some(1), None]);
-        assert_eq!(told[4..], [None; 29]);
+    fn a_cpu_that_takes_no_more_packets_is_left() {
+        let mut rig = Rig::new();
+        rig.looks(20, [0, 0], [1000, 1500]);
+        assert_eq!(rig.to, Some(1));
+        rig.cpus.remove(&1);
+        let only = BTreeMap::from([(0, rig.cpus[&0])]);
+        let changes = rig.beside.look(rig.now + WINDOW, &only, rig.work, |_, _| true);
+        assert_eq!(changes, [(CpuId(0), None)]);
     }
 
     #[test]

@@ -189,13 +189,6 @@ impl Attachment {
             let _ = self.maps.tell_addresses();
         }
         self.maps.tidy();
-        let lost =
-            |counters: &Counters| counters.cpus.iter().map(|(_, cpu)| cpu.lost()).sum::<u64>();
-        if self.settings.beside
-            && let Ok(counters) = self.counters()
-        {
-            self.backlogs.relieve(counters.reason(Reason::Shed) + lost(&counters));
-        }
         /// Buckets a turn: 64 turns for the usual tables.
         const TURN: usize = 1024;
         self.settle();
@@ -212,6 +205,22 @@ impl Attachment {
             .table()
             .map_or(0, |table| table.sweep(self.swept % table.geometry().buckets(), TURN, now));
         removed.iter().sum::<usize>() + ports
+    }
+
+    /// Sends packets of a CPU that cannot carry them to one beside it, as a trial, and home again
+    /// ([`Settings::beside`]). To be called some twenty times a second; does nothing more often than that.
+    pub fn relieve(&mut self) {
+        if !self.settings.beside || self.settings.policy != LivePolicy::FlowAware {
+            self.backlogs.come_home();
+        } else if self.backlogs.may_relieve()
+            && let Ok(counters) = self.counters()
+        {
+            let lost: u64 = counters.cpus.iter().map(|(_, cpu)| cpu.lost()).sum();
+            self.backlogs.relieve(beside::Work {
+                done: counters.records.iter().sum(),
+                refused: counters.reason(Reason::Shed) + lost,
+            });
+        }
     }
 
     fn link(&self) -> BorrowedFd<'_> {

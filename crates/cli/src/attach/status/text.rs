@@ -116,7 +116,13 @@ fn process(about: &About, out: &mut impl Write) -> io::Result<()> {
         write!(out, ", metrics at {metrics}")?;
     }
     writeln!(out)?;
-    writeln!(out, "  settings ports {}, shed {}", value("ports"), value("shed"))?;
+    writeln!(
+        out,
+        "  settings ports {}, shed {}, beside {}",
+        value("ports"),
+        value("shed"),
+        value("beside")
+    )?;
     if let Some(config) = &about.config {
         let (taken, failed) = (about.reloads, about.reloads_failed);
         write!(out, "  config   {}", config.display())?;
