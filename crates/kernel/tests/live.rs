@@ -51,7 +51,7 @@ fn the_verifier_accepts_every_program() {
     let names: BTreeSet<&str> = reports.iter().map(|report| report.name.as_str()).collect();
     let mut expected = BTreeSet::from(program::EVENTS.map(|(name, _)| name));
     expected.extend([program::BARE, program::OBSERVE, program::PASS, program::STEER]);
-    expected.extend([program::TAKEN, program::RELEASED]);
+    expected.extend([program::TAKEN, program::RELEASED, program::OUT]);
     assert_eq!(names, expected);
     for report in &reports {
         assert!(report.stack_bytes <= 512, "{report:?}");
