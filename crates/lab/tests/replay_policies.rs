@@ -285,9 +285,9 @@ fn where_all_lose_the_simplest_that_carries_nearly_the_most_is_named() {
         let p = policy(&report, name);
         1.0 - p.drops.total() as f64 / p.received as f64
     };
-    // All lose most of it; flow-aware carries a little more, but less than 15 % more.
+    // All lose most of it; with strangers alone flow-aware carries about as much, within the 15 %.
     let ratio = carried("flow-aware") / carried("rps");
-    assert!((1.0..1.15).contains(&ratio) && carried("flow-aware") < 0.5, "{ratio}");
+    assert!((0.95..1.15).contains(&ratio) && carried("flow-aware") < 0.5, "{ratio}");
     assert_eq!(report.verdict.policy, "rps");
     let none = report.verdict.others.iter().find(|other| other.policy == "none").unwrap();
     let expected = format!("carries {:.2} times", carried("none") / carried("rps"));
