@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use super::args::AttachArgs;
 
@@ -170,6 +170,11 @@ fn word(value: &DeValue<'_>, kind: Kind) -> Result<String, String> {
         }
         _ => Err("must be a text or a number".to_owned()),
     };
+    let joined = |list: &DeArray<'_>, expected: &str| {
+        let words = list.iter().map(|value| word(value.get_ref()));
+        let words = words.collect::<Result<Vec<_>, _>>().map_err(|_| expected.to_owned())?;
+        Ok(words.join(","))
+    };
     match (kind, value) {
         (Kind::Switch, DeValue::Boolean(on)) => Ok(if *on { "on" } else { "off" }.to_owned()),
         (Kind::Switch, DeValue::String(text)) if matches!(&**text, "on" | "off") => {
@@ -189,16 +194,12 @@ fn word(value: &DeValue<'_>, kind: Kind) -> Result<String, String> {
             })
         }
         (Kind::Cpus, DeValue::Array(list)) => {
-            let words = list.iter().map(|value| word(value.get_ref()));
-            let words = words.collect::<Result<Vec<_>, _>>();
-            Ok(words.map_err(|_| "must be a text or a list of texts and numbers")?.join(","))
+            joined(list, "must be a text or a list of texts and numbers")
         }
         (Kind::Cpus, DeValue::String(text)) => Ok(text.to_string()),
         (Kind::Cpus, _) => Err("must be a text such as \"0-3,8\", or a list".to_owned()),
         (Kind::Ports, DeValue::Array(list)) => {
-            let words = list.iter().map(|value| word(value.get_ref()));
-            let words = words.collect::<Result<Vec<_>, _>>();
-            Ok(words.map_err(|_| "must be a text, a number, or a list of these")?.join(","))
+            joined(list, "must be a text, a number, or a list of these")
         }
         (Kind::Word | Kind::Ports, value) => word(value),
     }

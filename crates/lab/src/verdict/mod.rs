@@ -219,8 +219,8 @@ fn steer(
             verdict.settings = settings::steering(host, report, linux);
             verdict.unless.push(format!(
                 "flow-aware is no setting of the kernel: `rxsteer attach DEV` brings it, but leads packets of \
-                 unconnected UDP sockets by their port, not by flows. Without it use {} with the settings \
-                 below; it carries {:.2} times as much as with no steering.",
+                 unconnected UDP sockets by their port, unless --flow-ports names it. Without it use {} with \
+                 the settings below; it carries {:.2} times as much as with no steering.",
                 linux.policy,
                 none.map_or(1.0, |none| carries(linux) / carries(none).max(1e-6)),
             ));
@@ -448,7 +448,8 @@ fn others(report: &Report, chosen: &PolicyReport) -> Vec<PolicyRemark> {
             text.push_str("; no kernel of today offers it");
         } else if p.policy == "flow-aware" {
             text.push_str(
-                "; as `rxsteer attach DEV`, where unconnected UDP sockets are served by port",
+                "; as `rxsteer attach DEV`, where unconnected UDP sockets are served by port, or by flow on \
+                 --flow-ports",
             );
         }
         PolicyRemark { policy: p.policy.clone(), text }
