@@ -53,17 +53,12 @@ fn words(ports: &PortSet) -> impl Iterator<Item = (u32, u64)> + '_ {
 /// Returns the ports of which a map says that they were declared; `word` returns a word of it.
 pub(super) fn declared<E>(mut word: impl FnMut(u32) -> Result<u64, E>) -> Result<PortSet, E> {
     let mut ports = PortSet::EMPTY;
-    let mut first = None;
-    for port in 0..=u32::from(u16::MAX) + 1 {
-        let is_one = port <= u32::from(u16::MAX) && word(port / 64)? >> (port % 64) & 1 != 0;
-        match (is_one, first) {
-            (true, None) => first = Some(port),
-            (false, Some(from)) => {
-                // A map of more ranges than a set can have was written by another version.
-                let _ = ports.insert(from as u16, (port - 1) as u16);
-                first = None;
-            }
-            _ => {}
+    for place in 0..answer::PORT_WORDS {
+        let word = word(place)?;
+        let first = (place * 64) as u16;
+        for port in (0..64).filter(|bit| word >> bit & 1 != 0).map(|bit| first + bit) {
+            // A map of more ranges than a set can have was written by another version.
+            let _ = ports.insert(port, port);
         }
     }
     Ok(ports)
