@@ -148,7 +148,11 @@ fn hash(skb: *mut __sk_buff, port: u16) -> Option<FlowHash> {
 /// Hears that a socket without a peer has sent, on the CPU of the calling thread; `is_heard` says whether
 /// it is of a namespace that is heard. Returns what came of it, if it was an answer.
 #[inline(always)]
-pub(crate) fn sent(cookie: u64, ns: u64, is_heard: impl FnOnce() -> bool) -> Option<Recorded> {
+pub(crate) fn sent(
+    cookie: u64,
+    now: impl FnOnce() -> Epoch,
+    is_heard: impl FnOnce() -> bool,
+) -> Option<Recorded> {
     if ports::live(live::SWITCHES) & live::FLOW_PORTS == 0 {
         return None;
     }
@@ -164,7 +168,7 @@ pub(crate) fn sent(cookie: u64, ns: u64, is_heard: impl FnOnce() -> bool) -> Opt
     let config = config()?;
     // SAFETY: the helper has no conditions.
     let cpu = CpuId(unsafe { bpf_get_smp_processor_id() } as u16);
-    Some(record(&config, FlowHash(hash as u32), cpu, Epoch::from_ns(ns)))
+    Some(record(&config, FlowHash(hash as u32), cpu, now()))
 }
 
 /// Records the flow of an answer, and counts what came of it.

@@ -293,8 +293,8 @@ fn spoke_for_port(sock: Sock, said: Said) {
     }
     if said == Said::Sent {
         // SAFETY: the helper has no conditions.
-        let ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(SLACK_NS);
-        if let Some(recorded) = answers::sent(cookie, ns, || sock.is_heard()) {
+        let now = || Epoch::from_ns(unsafe { bpf_ktime_get_ns() }.saturating_sub(SLACK_NS));
+        if let Some(recorded) = answers::sent(cookie, now, || sock.is_heard()) {
             count(recorded);
         }
         return;
