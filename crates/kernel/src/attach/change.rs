@@ -117,7 +117,7 @@ impl Attachment {
         let mut maps = fds.maps()?;
         maps.begin(&settings)?;
 
-        // Nothing is different up to here.
+        // Nothing is different up to here, but for switches that both share.
         let turn = turnover(&self.backlogs.open, &then, online);
         let mut next = Next { programs, fds, maps, hears_close: false, answers: None };
         let swapped = self.swap(&mut next, &settings, &turn, hear == [true; 2] && !is_same_size);
@@ -131,6 +131,8 @@ impl Attachment {
                 for cpu in turn.come.iter() {
                     self.backlogs.let_out(cpu);
                 }
+                // The old programs share the switches with those that do not follow.
+                let _ = self.maps.begin(&self.settings);
                 return Err(error);
             }
         };
