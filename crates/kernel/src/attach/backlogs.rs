@@ -82,8 +82,15 @@ impl Backlogs {
         self.beside.is_due(Instant::now())
     }
 
-    /// Sends the packets of CPUs that cannot carry them beside, and home again.
-    pub(super) fn relieve(&mut self, work: Work) {
+    /// Sends the packets of CPUs that cannot carry them beside, and home again. `done` counts what sockets
+    /// did since start, `shed` the packets that were dropped early.
+    pub(super) fn relieve(&mut self, done: u64, shed: u64) {
+        const LOST: [usize; 3] =
+            [cpu_state::LOST_FULL, cpu_state::LOST_REFUSED, cpu_state::LOST_MEMORY];
+        let all = (0..rxsteer_ebpf::MAX_CPUS as u16).map(CpuId);
+        let lost: u64 =
+            all.map(|cpu| LOST.map(|word| self.word(cpu, word)).iter().sum::<u64>()).sum();
+        let work = Work { done, refused: shed + lost };
         let mut cpus = beside::times();
         cpus.retain(|cpu, _| self.open.contains(CpuId(*cpu)));
         for (cpu, times) in &mut cpus {

@@ -2,12 +2,12 @@
 //! if that has been tried and gets more done.
 //!
 //! Looks are at least [`WINDOW`] apart. A CPU is *over* if it was busy for nearly all of the time since the
-//! last look and took packets, and packets were shed or lost meanwhile. Two looks over in a row begin a trial: the packets of its flows and ports go
-//! to the CPU with the most time free that shares its last cache. What sockets did altogether, their reads
-//! and sends, is counted before and after; if it has not grown by [`GAIN`], the packets come home, and the
-//! next trial for that CPU is later each time. What is kept is questioned in turn: the packets come home
-//! for a trial, rarer each time, and stay there if as much is done so. They also come home when the CPU has
-//! most of its time free for some looks.
+//! last look and took packets, and packets were shed or lost meanwhile. Two looks over in a row begin a
+//! trial: the packets of its flows and ports go to the CPU with the most time free that shares its last
+//! cache. What sockets did altogether, their reads and sends, is counted before and after; if it has not
+//! grown to [`GAIN`] percent, the packets come home, and the next trial for that CPU is later each time.
+//! What is kept is questioned in turn: the packets come home for a trial, rarer each time, and stay there
+//! if as much is done so. They also come home when the CPU has most of its time free for some looks.
 //!
 //! Always true: a CPU has at most one beside it, which takes packets and is not relieved itself; there is
 //! one trial at a time.
@@ -139,79 +139,83 @@ impl Beside {
     }
 
     /// Looks at the CPUs that take packets; returns the changes: a CPU, and which is beside it now.
-    ///
     pub(super) fn look(
         &mut self,
         now: Instant,
         cpus: &BTreeMap<u16, Times>,
-        Work { done, refused }: Work,
+        work: Work,
         shares: impl Fn(CpuId, CpuId) -> bool,
     ) -> Vec<(CpuId, Option<CpuId>)> {
         if !self.is_due(now) {
             return Vec::new();
         }
-        let look = Look { at: now, cpus: cpus.clone(), work: Work { done, refused } };
+        let look = Look { at: now, cpus: cpus.clone(), work };
         let Some(last) = self.last.replace(look) else { return Vec::new() };
-        let has_refused = refused > last.work.refused;
         let ms = now.duration_since(last.at).as_millis().max(1) as u64;
-        let rate = done.saturating_sub(last.work.done).saturating_mul(1000) / ms;
+        let done = work.done.saturating_sub(last.work.done);
         self.rates.rotate_right(1);
-        self.rates[0] = rate;
-        let did: BTreeMap<u16, Did> = cpus
-            .iter()
-            .filter_map(|(cpu, times)| {
-                let was = last.cpus.get(cpu)?;
-                let free = times.free.saturating_sub(was.free) * 100;
-                let free = free.checked_div(times.all.saturating_sub(was.all))?;
-                Some((*cpu, Did { free, taken: times.taken.saturating_sub(was.taken) }))
-            })
-            .collect();
+        self.rates[0] = done.saturating_mul(1000) / ms;
 
         let mut changes = self.leave_those_that_are_gone(cpus);
         if let Some(trial) = self.trial.take() {
-            changes.extend(self.judge(trial, rate));
+            changes.extend(self.judge(trial));
             return changes;
         }
-        let before = self.rates.iter().sum::<u64>() / self.rates.len() as u64;
-        for (&cpu, did_here) in &did {
-            let others_to: Vec<CpuId> = self.homes.values().filter_map(|home| home.to).collect();
-            let relieves = others_to.contains(&CpuId(cpu));
-            let free_to_relieve = |other: &u16| {
-                self.homes.get(other).is_none_or(|home| home.to.is_none())
-                    && !others_to.contains(&CpuId(*other))
-            };
-            let target = did
-                .iter()
-                .filter(|(other, _)| {
-                    **other != cpu && free_to_relieve(other) && shares(CpuId(cpu), CpuId(**other))
-                })
-                .max_by_key(|(_, did)| did.free)
-                .map(|(other, _)| CpuId(*other));
-            let home = self.homes.entry(cpu).or_default();
-            home.pause = home.pause.saturating_sub(1);
-            let is_over =
-                has_refused && did_here.free <= BUSY && did_here.taken >= TAKES && !relieves;
-            home.over = if home.to.is_none() && is_over { home.over + 1 } else { 0 };
-            home.calm = if home.to.is_some() && did_here.free >= LIGHT { home.calm + 1 } else { 0 };
-            if home.calm >= CALM {
-                *home = Home::default();
-                changes.push((CpuId(cpu), None));
-                continue;
-            }
-            let is_due = home.pause == 0 && (home.to.is_some() || home.over >= OVER);
-            if !is_due || self.trial.is_some() {
-                continue;
-            }
-            let former = home.to;
-            let to = if former.is_none() { target } else { None };
-            if to != former {
-                home.to = to;
-                home.over = 0;
-                self.trial = Some(Trial { cpu, former, before, looks: 0, sum: 0 });
-                changes.push((CpuId(cpu), to));
-            }
+        let did = did_since(&last.cpus, cpus);
+        let has_refused = work.refused > last.work.refused;
+        for &cpu in did.keys() {
+            changes.extend(self.consider(cpu, &did, has_refused, &shares));
         }
         changes
+    }
+
+    /// Takes in what a CPU did while no trial went on; returns a change, which may begin one.
+    fn consider(
+        &mut self,
+        cpu: u16,
+        did: &BTreeMap<u16, Did>,
+        has_refused: bool,
+        shares: impl Fn(CpuId, CpuId) -> bool,
+    ) -> Option<(CpuId, Option<CpuId>)> {
+        let Did { free, taken } = *did.get(&cpu)?;
+        let relieves = self.homes.values().any(|home| home.to == Some(CpuId(cpu)));
+        let home = self.homes.entry(cpu).or_default();
+        home.pause = home.pause.saturating_sub(1);
+        let is_over = has_refused && free <= BUSY && taken >= TAKES && !relieves;
+        home.over = if home.to.is_none() && is_over { home.over + 1 } else { 0 };
+        home.calm = if home.to.is_some() && free >= LIGHT { home.calm + 1 } else { 0 };
+        if home.calm >= CALM {
+            *home = Home::default();
+            return Some((CpuId(cpu), None));
+        }
+        let is_due = home.pause == 0 && (home.to.is_some() || home.over >= OVER);
+        if !is_due || self.trial.is_some() {
+            return None;
+        }
+        let former = home.to;
+        let to = if former.is_none() { Some(self.target(cpu, did, shares)?) } else { None };
+        let home = self.homes.entry(cpu).or_default();
+        (home.to, home.over) = (to, 0);
+        let before = self.rates.iter().sum::<u64>() / self.rates.len() as u64;
+        self.trial = Some(Trial { cpu, former, before, looks: 0, sum: 0 });
+        Some((CpuId(cpu), to))
+    }
+
+    /// Returns the CPU with the most time free of those that could be beside another.
+    fn target(
+        &self,
+        cpu: u16,
+        did: &BTreeMap<u16, Did>,
+        shares: impl Fn(CpuId, CpuId) -> bool,
+    ) -> Option<CpuId> {
+        let is_in_use = |other: u16| {
+            let mut homes = self.homes.iter();
+            homes.any(|(home, at)| at.to == Some(CpuId(other)) || *home == other && at.to.is_some())
+        };
+        let others = did.iter().filter(|(other, _)| {
+            **other != cpu && !is_in_use(**other) && shares(CpuId(cpu), CpuId(**other))
+        });
+        others.max_by_key(|(_, did)| did.free).map(|(other, _)| CpuId(*other))
     }
 
     /// Forgets CPUs that take packets no more, and brings home what went to them.
@@ -241,10 +245,10 @@ impl Beside {
     }
 
     /// Goes on with a trial; returns a change if it is over and not worth it.
-    fn judge(&mut self, mut trial: Trial, rate: u64) -> Option<(CpuId, Option<CpuId>)> {
+    fn judge(&mut self, mut trial: Trial) -> Option<(CpuId, Option<CpuId>)> {
         trial.looks += 1;
         if trial.looks > SETTLES {
-            trial.sum = trial.sum.saturating_add(rate);
+            trial.sum = trial.sum.saturating_add(self.rates[0]);
         }
         if trial.looks < SETTLES + SHOWS {
             self.trial = Some(trial);
@@ -264,6 +268,17 @@ impl Beside {
         home.wait();
         Some((CpuId(trial.cpu), trial.former))
     }
+}
+
+/// Returns what each CPU did between two looks; nothing of those for which no tick was counted.
+fn did_since(last: &BTreeMap<u16, Times>, now: &BTreeMap<u16, Times>) -> BTreeMap<u16, Did> {
+    let each = now.iter().filter_map(|(cpu, times)| {
+        let was = last.get(cpu)?;
+        let free = times.free.saturating_sub(was.free) * 100;
+        let free = free.checked_div(times.all.saturating_sub(was.all))?;
+        Some((*cpu, Did { free, taken: times.taken.saturating_sub(was.taken) }))
+    });
+    each.collect()
 }
 
 /// Returns the time of each CPU, free and all, in ticks; none without `/proc`.

@@ -71,14 +71,10 @@ impl Maps {
         }
         let arrived = arrived.into_iter().enumerate().filter(|(_, count)| *count > 0);
         counters.arrived = arrived.map(|(cpu, count)| (CpuId(cpu as u16), count)).collect();
-        for index in 0..Recorded::COUNT {
-            let values = self.records.get(&(index as u32), 0).map_err(in_map(map::RECORDS))?;
-            counters.records[index] = values.iter().sum();
+        for (index, count) in counters.records.iter_mut().enumerate() {
+            *count = sum(&self.records, map::RECORDS, index as u32)?;
         }
-        let answers = |place| {
-            let values = self.answers.get(&place, 0).map_err(in_map(map::ANSWERS))?;
-            Ok::<u64, AttachError>(values.iter().sum())
-        };
+        let answers = |place| sum(&self.answers, map::ANSWERS, place);
         counters.answers = Answers {
             // What is counted later is there already: so no sum is larger than the first.
             known: answers(answer::KNOWN)?,
@@ -104,6 +100,17 @@ impl Maps {
             counters.cpus.push((CpuId(cpu as u16), of_cpu));
         }
         Ok(counters)
+    }
+
+    /// Returns how often sockets were heard since start: their reads and sends.
+    pub(super) fn heard(&self) -> Result<u64, AttachError> {
+        (0..Recorded::COUNT as u32).map(|index| sum(&self.records, map::RECORDS, index)).sum()
+    }
+
+    /// Returns how many packets were dropped early since start.
+    pub(super) fn shed(&self) -> Result<u64, AttachError> {
+        let of = |class| rxsteer_ebpf::reason_index(class, Reason::Shed) as u32;
+        Class::ALL.into_iter().map(|class| sum(&self.reasons, map::REASONS, of(class))).sum()
     }
 
     /// Tells the programs what sockets are served how, before the first packet.
@@ -161,6 +168,15 @@ pub(super) fn array<V: Pod>(
     data: MapData,
 ) -> Result<Array<MapData, V>, AttachError> {
     Array::try_from(Map::Array(data)).map_err(in_map(name))
+}
+
+/// Returns a count of all CPUs.
+fn sum(
+    map: &PerCpuArray<MapData, u64>,
+    name: &'static str,
+    index: u32,
+) -> Result<u64, AttachError> {
+    Ok(map.get(&index, 0).map_err(in_map(name))?.iter().sum())
 }
 
 /// Says in which map something went wrong.

@@ -33,7 +33,6 @@ use std::time::Duration;
 
 use aya::util::KernelVersion;
 use rxsteer_core::hash::SoftHasher;
-use rxsteer_core::steer::Reason;
 use rxsteer_core::table::Epoch;
 use rxsteer_core::{CpuId, CpuSet};
 use rxsteer_ebpf::{Config, MAX_CPUS, program};
@@ -213,13 +212,9 @@ impl Attachment {
         if !self.settings.beside || self.settings.policy != LivePolicy::FlowAware {
             self.backlogs.come_home();
         } else if self.backlogs.may_relieve()
-            && let Ok(counters) = self.counters()
+            && let (Ok(done), Ok(shed)) = (self.maps.heard(), self.maps.shed())
         {
-            let lost: u64 = counters.cpus.iter().map(|(_, cpu)| cpu.lost()).sum();
-            self.backlogs.relieve(beside::Work {
-                done: counters.records.iter().sum(),
-                refused: counters.reason(Reason::Shed) + lost,
-            });
+            self.backlogs.relieve(done, shed);
         }
     }
 

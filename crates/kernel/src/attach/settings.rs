@@ -129,7 +129,7 @@ pub struct Settings {
     /// Drop in XDP what its UDP socket has no room for.
     pub shed: bool,
     /// Send the packets of CPUs that cannot carry them to CPUs beside them, where a trial shows that
-    /// sockets read and send more by it.
+    /// sockets read and send more by it: by [`Attachment::relieve`](super::Attachment::relieve).
     pub beside: bool,
 }
 
