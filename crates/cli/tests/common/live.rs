@@ -1,6 +1,7 @@
 //! A link of its own, and a process that steers one end of it.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -125,4 +126,38 @@ pub(crate) fn has_tool(test: &str, tool: &str) -> bool {
         eprintln!("skipped {test}: there is no {tool}");
     }
     has
+}
+
+/// Says that a test is skipped, and why, where the privileges of a testbed are missing.
+pub(crate) fn is_skipped(test: &str) -> bool {
+    use rxsteer_testbed::{MissingPrivileges, Privilege, missing_privileges};
+    let missing = missing_privileges(&Privilege::TESTBED);
+    if !missing.is_empty() {
+        eprintln!("skipped {test}: {}", MissingPrivileges(missing.clone()));
+    }
+    !missing.is_empty()
+}
+
+/// Returns what a verb of `bench` said as JSON, whose head is that of all of them.
+pub(crate) fn bench_json(said: &Said) -> Value {
+    assert_eq!(said.code, 0, "{said:?}");
+    let value: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(value["schema_version"], 1);
+    assert!(value["host"]["kernel"].as_str().unwrap().starts_with("Linux "));
+    value
+}
+
+/// Asks for the metrics in the receiver's namespace.
+pub(crate) fn scraped(pair: &Pair, address: &str) -> (String, prometheus_parse::Scrape) {
+    let ask = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = pair.sink.run(ask).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let lines = body.lines().map(|line| Ok(line.to_owned()));
+    (head.to_owned(), prometheus_parse::Scrape::parse(lines).unwrap())
 }
